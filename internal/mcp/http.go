@@ -10,10 +10,9 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// dialHTTP makes a connection over HTTP. The address is the operator's, so it may be a
-// private one.
+// dialHTTP returns an HTTP transport. The operator chose the address, so it may be private.
 func (s *server) dialHTTP() wire {
-	base := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // it is documented to be one
+	base := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // documented to have this type
 	asked := headerTransport{base: base, headers: s.Headers}
 	unasked := asked
 	unasked.streams = func(req *http.Request) *http.Response {
@@ -27,11 +26,11 @@ func (s *server) dialHTTP() wire {
 	}
 }
 
-// maxRedirects bounds how far a request is followed.
+// maxRedirects bounds the redirects of a request.
 const maxRedirects = 5
 
-// checkRedirect lets redirects be followed on the host that was configured: neither its
-// headers nor what a model says is for another one.
+// checkRedirect allows redirects only on the configured host. Headers and inputs are not meant
+// for any other.
 func checkRedirect(next *http.Request, via []*http.Request) error {
 	from, to := via[0].URL, next.URL
 	upgraded := from.Scheme == "http" && to.Scheme == "https" && from.Port() == "" && to.Port() == ""
@@ -44,11 +43,12 @@ func checkRedirect(next *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// headerTransport adds the headers to requests, notes what becomes of calls, and bounds answers.
+// headerTransport adds the headers to requests, records the status of calls, and bounds
+// responses.
 type headerTransport struct {
 	base    http.RoundTripper
 	headers []Header
-	streams func(*http.Request) *http.Response // answers requests for a stream that stands; nil: the server does
+	streams func(*http.Request) *http.Response // handles requests for a listen stream; nil: they go to the server
 }
 
 func (c headerTransport) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -70,19 +70,19 @@ func (c headerTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 			f.unknown.Store(true)
 		}
 	}
-	// Whatever else is said of it, the session is over.
+	// The session is over, whatever else the response says.
 	if err == nil && resp.StatusCode == http.StatusNotFound && req.Header.Get("Mcp-Session-Id") != "" {
 		_ = resp.Body.Close() // only its status matters
 		resp.Body = http.NoBody
 	}
-	// A stream of events is bounded event by event.
+	// Event streams are bounded per event.
 	if err == nil && !strings.HasPrefix(resp.Header.Get("Content-Type"), eventStream) {
 		resp.Body = &boundedBody{ReadCloser: resp.Body, left: maxMessage}
 	}
 	return resp, err
 }
 
-// boundedBody is a body that fails once it turns out to be too long.
+// boundedBody is a body that fails when it exceeds a length.
 type boundedBody struct {
 	io.ReadCloser
 	left int

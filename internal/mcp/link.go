@@ -15,29 +15,29 @@ import (
 	"github.com/coppice-run/coppice/internal/excerpt"
 )
 
-// link is a connection to a server.
+// connection is a connection to a server.
 type connection struct {
 	session *sdk.ClientSession
 	relist  chan struct{} // the server says that its tools have changed
-	end     func(error)   // ends the connection with all that belongs to it, and says why; the first call counts
-	ending  chan struct{} // it is about to end, from whatever side
-	done    chan struct{} // it has ended, and nothing is left of it
-	why     error         // that it has; to be read once done
+	end     func(error)   // ends the connection, with a reason; the first call counts
+	ending  chan struct{} // closed when either side starts to end it
+	done    chan struct{} // closed when it has ended completely
+	why     error         // why it has ended; read it only after done
 }
 
-// wire is what a connection goes over.
+// wire is the transport of a connection.
 type wire struct {
 	transport sdk.Transport
-	stop      func() error // ends it, and says what became of it
-	release   func()       // lets go of what is left once the session is over
+	stop      func() error // ends it and returns its error
+	release   func()       // releases what is left after the session
 }
 
-// legacyProtocol is the last version of the protocol that begins with a greeting. Servers
-// of that time may take anything else for a reason to end.
+// legacyProtocol is the last protocol version that starts with an initialise request. Servers
+// of that time may exit on any other request.
 const legacyProtocol = "2025-11-25"
 
-// connect connects, and lists the tools. A server that does not take to how it is
-// greeted is greeted the other way.
+// connect connects and lists the tools. If the server does not accept one way to start a
+// session, it tries the other.
 func (s *server) connect(ctx context.Context) (*connection, []listedTool, error) {
 	l, err := s.initialise(ctx)
 	if err != nil && ctx.Err() == nil {
@@ -64,7 +64,7 @@ func (s *server) connect(ctx context.Context) (*connection, []listedTool, error)
 	return l, offers, nil
 }
 
-// initialise connects in one way.
+// initialise connects in one of the two ways.
 func (s *server) initialise(ctx context.Context) (*connection, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.times.connect)
 	defer cancel()
@@ -97,7 +97,7 @@ func (s *server) initialise(ctx context.Context) (*connection, error) {
 	return newConnection(session, w, relist), nil
 }
 
-// newConnection sees to the end of a connection, from whatever side it comes.
+// newConnection waits for the end of the connection, from either side, and cleans up.
 func newConnection(session *sdk.ClientSession, w wire, relist chan struct{}) *connection {
 	asked := make(chan error, 1)
 	l := &connection{session: session, relist: relist, ending: make(chan struct{}), done: make(chan struct{})}
@@ -117,12 +117,12 @@ func newConnection(session *sdk.ClientSession, w wire, relist chan struct{}) *co
 			why = cmp.Or(why, errors.New("the connection has ended"))
 		case why = <-asked:
 		}
-		// A session waits for its calls; those end by this, or with what they go over.
+		// The session waits for its calls. They end by this, or with the transport.
 		close(l.ending)
 		closing := make(chan struct{})
 		go func() {
 			defer close(closing)
-			_ = session.Close() // it is over, one way or another
+			_ = session.Close() // it is over in any case
 		}()
 		became := w.stop()
 		<-closing
@@ -134,7 +134,7 @@ func newConnection(session *sdk.ClientSession, w wire, relist chan struct{}) *co
 	return l
 }
 
-// version is that of the program.
+// version returns the version of the program.
 func version() string {
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
 		return info.Main.Version
@@ -142,7 +142,7 @@ func version() string {
 	return "unknown"
 }
 
-// dial makes what a connection goes over.
+// dial creates the transport.
 func (s *server) dial(ctx context.Context) (wire, error) {
 	if s.Command != "" {
 		return s.start(ctx)
@@ -150,10 +150,10 @@ func (s *server) dial(ctx context.Context) (wire, error) {
 	return s.dialHTTP(), nil
 }
 
-// maxPages bounds how often a server may say that there are more tools.
+// maxPages bounds the pages of a list of tools.
 const maxPages = 100
 
-// list gives the tools that are taken over.
+// list returns the tools to offer.
 func (s *server) list(ctx context.Context, l *connection) ([]listedTool, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.times.connect)
 	defer cancel()
@@ -181,7 +181,7 @@ func (s *server) list(ctx context.Context, l *connection) ([]listedTool, error) 
 	return offers, nil
 }
 
-// logOmitted logs which tools are left out, once for each list of them.
+// logOmitted logs which tools are left out, once per list.
 func (s *server) logOmitted(ctx context.Context, omitted []omission) {
 	var said strings.Builder
 	for _, o := range omitted {

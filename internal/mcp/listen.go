@@ -15,34 +15,35 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 )
 
-// listenStream is the body of the stream over which a server says things unasked. No
-// server has to have one, so nothing that becomes of it is anything to the connection:
-// it is asked for when it is first read, and again when it breaks, after pauses that
-// grow; if the server has none, it is silent. It ends with the context of its request.
-// What a server asks or tells is passed on, all else is left out. As what was said
-// while it was broken is lost, the tools are then said to have changed.
+// listenStream is the body of the stream over which a server sends unsolicited messages.
+// Servers need not support it, so its failure never affects the connection. It is requested on
+// the first read, and again when it breaks, with growing pauses. If the server does not support
+// it, it stays silent. It ends with the context of its request. Requests and notifications of
+// the server are passed on, all else is dropped. Because messages may be lost while the stream
+// is broken, it then reports a change of the tools.
 type listenStream struct {
 	client *http.Client
 	req    *http.Request
 	times  times
 
 	pauses  backoff.ExponentialBackOff
-	body    io.ReadCloser // nil: it is not there
+	body    io.ReadCloser // nil: not open
 	in      *bufio.Reader
-	since   time.Time // that it is there
-	broken  bool      // it was there before
+	since   time.Time // when it was opened
+	broken  bool      // it was open before
 	pending []byte    // to be read
 }
 
-// isListenRequest reports whether a request is for such a stream. One that goes on after an
-// event is for the answer to a call, and one that a redirect has made for anything.
+// isListenRequest reports whether a request is for such a stream. A request that resumes after
+// an event belongs to the response of a call, and one that follows a redirect may be for
+// anything.
 func isListenRequest(req *http.Request) bool {
 	return req.Response == nil &&
 		(req.Method == http.MethodGet && req.Header.Get("Last-Event-Id") == "" ||
 			req.Method == http.MethodPost && req.Header.Get("Mcp-Method") == "subscriptions/listen")
 }
 
-// newListenStream answers a request for a stream before the server does.
+// newListenStream responds to a request for a stream in place of the server.
 func newListenStream(client *http.Client, req *http.Request, t times) *http.Response {
 	s := &listenStream{client: client, req: req, times: t, pauses: t.backoff()}
 	return &http.Response{
@@ -53,7 +54,7 @@ func newListenStream(client *http.Client, req *http.Request, t times) *http.Resp
 
 const eventStream = "text/event-stream"
 
-// changedEvent says that the tools have changed.
+// changedEvent is the notification that the tools have changed.
 const changedEvent = `data: {"jsonrpc":"2.0","method":"notifications/tools/list_changed"}` + "\n\n"
 
 func (s *listenStream) Read(p []byte) (int, error) {
@@ -82,7 +83,7 @@ func (s *listenStream) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// Close lets go of what is there of the stream.
+// Close closes the stream.
 func (s *listenStream) Close() error {
 	if s.body == nil {
 		return nil
@@ -92,7 +93,7 @@ func (s *listenStream) Close() error {
 	return body.Close()
 }
 
-// open asks for the stream until it is there.
+// open requests the stream until it is open.
 func (s *listenStream) open() error {
 	ctx := s.req.Context()
 	if s.broken {
@@ -106,7 +107,7 @@ func (s *listenStream) open() error {
 		switch {
 		case err != nil || isTemporary(resp):
 		case resp.StatusCode != http.StatusOK || !strings.HasPrefix(resp.Header.Get("Content-Type"), eventStream):
-			_ = resp.Body.Close() // the server has no such stream
+			_ = resp.Body.Close() // the server does not support the stream
 			<-ctx.Done()
 			return context.Cause(ctx)
 		default:
@@ -136,12 +137,12 @@ func (s *listenStream) ask(ctx context.Context) (*http.Response, error) {
 	return s.client.Do(req)
 }
 
-// isTemporary reports a failure that may be over soon.
+// isTemporary reports whether a failure may be temporary.
 func isTemporary(resp *http.Response) bool {
 	return resp.StatusCode >= http.StatusInternalServerError || resp.StatusCode == http.StatusTooManyRequests
 }
 
-// event reads the data of an event. One that is not whole is none.
+// event reads the data of an event. An incomplete event is dropped.
 func (s *listenStream) event() ([]byte, error) {
 	var data []byte
 	size := 0

@@ -12,16 +12,16 @@ import (
 	"github.com/coppice-run/coppice/internal/excerpt"
 )
 
-// Bounds of what a process writes into the log.
+// Bounds of what a process writes to the log.
 const (
-	maxLineBytes      = 500 // bytes of a line
+	maxLineBytes      = 500 // bytes per line
 	chatterKept       = 8 << 10
 	maxLinesPerWindow = 50 // in each window
 	logWindow         = 10 * time.Second
 	lastLinesBytes    = 1000 // bytes of the last lines
 )
 
-// outputLog logs what a process says beside the protocol, line by line, bounded in
+// outputLog logs the output of a process outside of the protocol, line by line, with bounds on
 // length and number.
 type outputLog struct {
 	log      *slog.Logger
@@ -29,11 +29,11 @@ type outputLog struct {
 
 	mu      sync.Mutex
 	streams []*stream
-	window  time.Time // begin of the window
-	lines   int       // that the window had
+	window  time.Time // start of the window
+	lines   int       // lines in this window
 	dropped int
-	last    []string // lines of its standard error
-	size    int      // of those
+	last    []string // last lines of its standard error
+	size    int      // their size
 }
 
 // stderr is the name of a process's standard error.
@@ -41,11 +41,11 @@ const stderr = "stderr"
 
 func newOutputLog(log *slog.Logger, s scrubber) *outputLog { return &outputLog{log: log, scrubber: s} }
 
-// stream is one of the outputs of a process.
+// stream is one output of a process.
 type stream struct {
 	chatter *outputLog
 	name    string
-	line    []byte // the beginning of the line that is being written
+	line    []byte // the incomplete line
 }
 
 func (c *outputLog) stream(name string) io.Writer {
@@ -71,7 +71,7 @@ func (s *stream) Write(data []byte) (int, error) {
 	return len(data), nil
 }
 
-// logLine logs the line that has been written.
+// logLine logs the completed line.
 func (s *stream) logLine() {
 	c := s.chatter
 	text := excerpt.Short(cleaned(c.scrubber.scrub(string(s.line))), maxLineBytes)
@@ -93,7 +93,7 @@ func (s *stream) logLine() {
 	c.log.Info("an MCP server says", "stream", s.name, "text", text)
 }
 
-// remember keeps the last lines, as many as there is room for.
+// remember keeps the last lines, up to a size.
 func (c *outputLog) remember(text string) {
 	c.last, c.size = append(c.last, text), c.size+len(text)
 	for c.size > lastLinesBytes {
@@ -102,7 +102,7 @@ func (c *outputLog) remember(text string) {
 	}
 }
 
-// exitError is what a process has ended with, and with which words.
+// exitError returns the exit error of a process, with its last lines.
 func (c *outputLog) exitError(exit error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -119,7 +119,7 @@ func (c *outputLog) logDropped() {
 	}
 }
 
-// flush logs what is left once the process has ended.
+// flush logs the rest after the process has ended.
 func (c *outputLog) flush() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -23,15 +23,15 @@ import (
 	"github.com/coppice-run/coppice/internal/tool"
 )
 
-// maxMessage bounds what a server says at once, in bytes.
+// maxMessage bounds a message of a server, in bytes.
 const maxMessage = 16 << 20
 
-// writeTimeout is how long a process may take to read what it is told.
+// writeTimeout is how long a process may take to read a message.
 const writeTimeout = 10 * time.Second
 
-// withRealPaths is the server with the real paths of its directories, as they are before any
-// command of an agent has run. Below the workspace links are left to be refused when
-// the server starts: agents may have put them there.
+// withRealPaths returns the server with the real paths of its directories, resolved before any
+// command of an agent has run. Links below the workspace are kept and rejected when the server
+// starts, because agents may have created them.
 func (s Server) withRealPaths(workspace string) Server {
 	if !filepath.IsAbs(s.Dir) {
 		s.Dir = filepath.Join(workspace, s.Dir)
@@ -53,7 +53,7 @@ func (s Server) withRealPaths(workspace string) Server {
 	return s
 }
 
-// resolvedPath is a path without symbolic links, as far as there is something yet.
+// resolvedPath resolves symbolic links, as far as the path exists.
 func resolvedPath(path string) string {
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		return real
@@ -64,8 +64,9 @@ func resolvedPath(path string) string {
 	return path
 }
 
-// dir gives where the process runs. A directory of its own is made for the first one and
-// stays for the next, unless somebody has cleared it away who looks for what is not used.
+// dir returns the working directory of the process. A directory of its own is created for the
+// first process and reused, unless it was deleted meanwhile, for example by a cleanup of unused
+// files.
 func (s *server) dir() (string, error) {
 	if !s.separateDir {
 		return s.Dir, nil
@@ -88,7 +89,7 @@ func (s *server) dir() (string, error) {
 	return s.ownDir, nil
 }
 
-// removeOwnDir removes the directory of its own, if there is one.
+// removeOwnDir removes that directory, if there is one.
 func (s *server) removeOwnDir(ctx context.Context) {
 	if s.ownDir == "" {
 		return
@@ -98,8 +99,7 @@ func (s *server) removeOwnDir(ctx context.Context) {
 	}
 }
 
-// start starts the process of a server, which speaks over its standard input and
-// output.
+// start starts the process of a server, which communicates over its standard input and output.
 func (s *server) start(ctx context.Context) (wire, error) {
 	dir, err := s.dir()
 	if err != nil {
@@ -113,14 +113,14 @@ func (s *server) start(ctx context.Context) (wire, error) {
 	if err != nil {
 		return wire{}, errors.Join(fmt.Errorf("making a pipe: %w", err), stdin.Close(), toProcess.Close())
 	}
-	// It outlives the attempt to connect, and is given time to end by itself.
+	// The process outlives the attempt to connect, and gets time to exit.
 	ctx, kill := context.WithCancel(context.WithoutCancel(ctx))
 	chatter := newOutputLog(s.log, s.scrubber)
 	p, err := s.sandbox.Start(ctx, sandbox.Command{
 		Argv: append([]string{s.Command}, s.Args...), Dir: dir, Writable: s.Writable, Env: s.Env, Network: s.Network,
 		Stdin: stdin, Stdout: stdout, Stderr: chatter.stream(stderr),
 	})
-	// The process has its own ends of the pipes, if there is one.
+	// The process has its own copies of these ends.
 	closed := errors.Join(stdin.Close(), stdout.Close())
 	if err != nil {
 		kill()
@@ -135,7 +135,7 @@ func (s *server) start(ctx context.Context) (wire, error) {
 	}()
 	stop := func() error {
 		defer kill()
-		_ = toProcess.Close() // which asks it to end; the transport may have closed it already
+		_ = toProcess.Close() // this asks the process to exit; the transport may have closed it already
 		select {
 		case <-exited:
 		case <-time.After(s.times.close):
@@ -155,8 +155,8 @@ func (s *server) start(ctx context.Context) (wire, error) {
 	return wire{transport: sendRecorder{transport}, stop: stop, release: func() {}}, nil
 }
 
-// explainHidden adds to why a process could not be connected to which files it may have missed: those of
-// its command line that the worker sees and it does not.
+// explainHidden adds to a connect error the files of the command line that exist for the worker
+// but are hidden in the sandbox.
 func (s *server) explainHidden(why error) error {
 	var hidden []string
 	for i, arg := range append([]string{s.Command}, s.Args...) {
@@ -175,7 +175,7 @@ func (s *server) explainHidden(why error) error {
 	return fmt.Errorf("%w; not visible in the sandbox: %s; what it needs can be named with --sandbox-readable", why, strings.Join(hidden, ", "))
 }
 
-// sendRecorder notes which calls are given to a transport.
+// sendRecorder records which calls are given to a transport.
 type sendRecorder struct{ sdk.Transport }
 
 func (n sendRecorder) Connect(ctx context.Context) (sdk.Connection, error) {
@@ -192,8 +192,8 @@ func (c sendRecorderConn) Write(ctx context.Context, message jsonrpc.Message) er
 	return c.Connection.Write(ctx, message)
 }
 
-// timeoutWriter fails if what it writes is not read in time, so that a process that
-// does not listen can't hold up those that talk to it.
+// timeoutWriter fails if its data is not read in time, so that a process which does not read
+// cannot block its callers.
 type timeoutWriter struct{ *os.File }
 
 func (w timeoutWriter) Write(data []byte) (int, error) {
@@ -203,13 +203,13 @@ func (w timeoutWriter) Write(data []byte) (int, error) {
 	return w.File.Write(data)
 }
 
-// messageReader reads the messages that a process writes, a line each. Lines that are none,
-// such as what a program greets with, go elsewhere.
+// messageReader reads the messages of a process, one per line. Other lines, such as a start-up
+// banner, go to another writer.
 type messageReader struct {
 	in    *bufio.Reader
 	close func() error
 	other io.Writer
-	rest  []byte // of the message that is being read
+	rest  []byte // rest of the current message
 }
 
 func (m *messageReader) Close() error { return m.close() }
@@ -222,7 +222,7 @@ func (m *messageReader) Read(p []byte) (int, error) {
 			break
 		}
 		if len(line) > 0 {
-			_, _ = m.other.Write(line) // it is the log
+			_, _ = m.other.Write(line) // it is the log, which never fails
 		}
 		if err != nil {
 			return 0, err
@@ -233,7 +233,7 @@ func (m *messageReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// line reads a line. An error comes with what was read before it.
+// line reads a line. An error may come with the part that was read.
 func (m *messageReader) line() ([]byte, error) {
 	var line []byte
 	for {
@@ -248,7 +248,7 @@ func (m *messageReader) line() ([]byte, error) {
 	}
 }
 
-// isMessage reports whether a line is a message of the protocol, or several.
+// isMessage reports whether a line is one protocol message or a batch.
 func isMessage(line []byte) bool {
 	several := []json.RawMessage{line}
 	if bytes.HasPrefix(bytes.TrimSpace(line), []byte("[")) && json.Unmarshal(line, &several) != nil {

@@ -16,8 +16,7 @@ import (
 	"github.com/coppice-run/coppice/internal/outbound"
 )
 
-// reader reads a syntax tree, so that every error knows its line and nothing is
-// converted.
+// reader reads a syntax tree, so that every error has a line and no value is converted.
 type reader struct {
 	source string
 	lookup func(string) (string, bool)
@@ -35,15 +34,15 @@ func (r reader) at(node ast.Node, format string, args ...any) error {
 	return r.problem(line, format, args...)
 }
 
-// field is a key of a mapping with its value.
+// field is a key and a value of a mapping.
 type field struct {
 	key   string
 	at    ast.Node
 	value ast.Node
 }
 
-// mapping gives the fields of a mapping in their order; only the named keys are
-// allowed, or any if none is named.
+// mapping returns the fields of a mapping in order. Only the given keys are allowed; without
+// keys, any are.
 func (r reader) mapping(node ast.Node, keys ...string) ([]field, error) {
 	expected := "a mapping"
 	if len(keys) > 0 {
@@ -77,8 +76,8 @@ func stringOf(node ast.Node) (string, bool) {
 	return "", false
 }
 
-// namePattern leaves mcp__server__tool with one reading: it holds no __ and does not
-// end with _.
+// namePattern makes mcp__server__tool unambiguous: a name contains no __ and does not end with
+// _.
 var namePattern = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9-]|_[A-Za-z0-9-])*$`)
 
 const maxName = 32
@@ -105,7 +104,7 @@ func (r reader) server(named field) (Server, error) {
 	return f.server, nil
 }
 
-// serverReader reads the values of one server; the first thing wrong is kept.
+// serverReader reads the values of one server. err is the first problem.
 type serverReader struct {
 	reader
 	server Server
@@ -169,7 +168,7 @@ func (f *serverReader) agree(named field, fields []field, kind string) {
 	}
 }
 
-// text gives a string without control characters.
+// text returns a string without control characters.
 func (f *serverReader) text(one field, node ast.Node) string {
 	text, ok := stringOf(node)
 	switch {
@@ -181,8 +180,8 @@ func (f *serverReader) text(one field, node ast.Node) string {
 	return text
 }
 
-// expanded gives a string in which ${NAME} stands for a variable of the environment.
-// What comes from there is kept to itself.
+// expanded returns a string with ${NAME} replaced from the environment. Values from there are
+// recorded as secrets.
 func (f *serverReader) expanded(one field, node ast.Node) string {
 	text := f.text(one, node)
 	var out strings.Builder
@@ -270,14 +269,14 @@ func (f *serverReader) url(one field) string {
 		f.fail(one.value, "url: %v", err)
 		return ""
 	}
-	// A token in the query is a secret however it is written.
+	// A token in the query is secret in either encoding.
 	for _, values := range u.Query() {
 		f.server.secrets = append(f.server.secrets, values...)
 	}
 	return u.String()
 }
 
-// own are headers that the protocol sets itself.
+// isProtocolHeader reports whether the protocol itself sets a header.
 func isProtocolHeader(name string) bool {
 	name = strings.ToLower(name)
 	switch name {

@@ -13,7 +13,7 @@ import (
 	"github.com/coppice-run/coppice/internal/sandbox"
 )
 
-// server is a configured server being kept.
+// server is a managed server.
 type server struct {
 	Server
 	times    times
@@ -21,20 +21,20 @@ type server struct {
 	log      *slog.Logger
 	scrubber scrubber
 
-	wake        chan struct{}  // somebody waits for it to come back
-	calls       sync.WaitGroup // calls and probes under way
-	separateDir bool           // it runs in a directory of its own, whose owner is that of Dir
-	ownDir      string         // that directory, once it is made; the keeper's own
-	legacy      bool           // it is greeted as servers before 2026-07-28 are; the keeper's own
-	lastOmitted string         // what was last said to be left out; the keeper's own
+	wake        chan struct{}  // a call waits for the server
+	calls       sync.WaitGroup // calls and probes in progress
+	separateDir bool           // it runs in its own directory, which gets the owner of Dir
+	ownDir      string         // that directory, once it exists; used only by run
+	legacy      bool           // it needs the legacy protocol; used only by run
+	lastOmitted string         // what was last logged as omitted; used only by run
 
 	mu             sync.Mutex
 	conn           *connection   // nil: it is down
-	tools          []listedTool  // that were listed last
-	everListed     bool          // they were listed at all
-	attempted      bool          // an attempt to connect is over that says more than that nobody is there yet
-	attemptStarted time.Time     // that attempt
-	why            error         // it is down
+	tools          []listedTool  // from the last list
+	everListed     bool          // a list has succeeded before
+	attempted      bool          // an attempt to connect has ended, other than because nothing was listening yet
+	attemptStarted time.Time     // when that attempt started
+	why            error         // why it is down
 	changed        chan struct{} // closed when any of these changes
 }
 
@@ -45,7 +45,7 @@ func newServer(s Server, box *sandbox.Sandbox, log *slog.Logger, t times) *serve
 	}
 }
 
-// set changes the state and tells those who wait for that.
+// set changes the state and notifies waiters.
 func (s *server) set(change func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -54,7 +54,7 @@ func (s *server) set(change func()) {
 	s.changed = make(chan struct{})
 }
 
-// run connects again and again until ctx ends.
+// run connects repeatedly until ctx ends.
 func (s *server) run(ctx context.Context) {
 	defer s.removeOwnDir(ctx)
 	defer s.calls.Wait()
@@ -80,8 +80,8 @@ func (s *server) run(ctx context.Context) {
 	}
 }
 
-// waitRetry waits before the next attempt: not as long if a call waits for the server, but
-// at least as long as before the first.
+// waitRetry waits before the next attempt. The wait is shorter if a call waits for the server,
+// but at least the first pause.
 func (s *server) waitRetry(ctx context.Context, pause time.Duration) {
 	least := min(pause, s.times.pause)
 	sleep(ctx, least)
@@ -99,12 +99,12 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// relistEvery is how often a server may have its tools listed anew.
+// relistEvery bounds how often a server can make its tools be listed.
 const relistEvery = time.Second
 
-// watch lists the tools anew when they change, until the connection ends, and says why
-// it did. If ctx ends first, it ends the connection. Over HTTP, where what a server says
-// unasked may be lost, it lists them from time to time too. What fails is tried again.
+// watch lists the tools again when they change, until the connection ends, and returns the
+// reason. If ctx ends first, it ends the connection. Over HTTP, where change messages may be
+// lost, it also lists them periodically. A failed list is repeated.
 func (s *server) watch(ctx context.Context, l *connection) error {
 	pauses, next := s.times.backoff(), s.relistTimer()
 	for {
@@ -132,7 +132,7 @@ func (s *server) watch(ctx context.Context, l *connection) error {
 	}
 }
 
-// relistTimer tells when tools are to be listed though the server has not said so; nil: never.
+// relistTimer fires when the tools must be listed without a message of the server; nil: never.
 func (s *server) relistTimer() <-chan time.Time {
 	if s.URL == "" {
 		return nil
@@ -140,7 +140,7 @@ func (s *server) relistTimer() <-chan time.Time {
 	return time.After(s.times.list)
 }
 
-// relist lists the tools anew, and reports whether it could.
+// relist lists the tools again, and reports whether that succeeded.
 func (s *server) relist(ctx context.Context, l *connection) bool {
 	offers, err := s.list(ctx, l)
 	if err != nil {
@@ -156,29 +156,28 @@ func (s *server) relist(ctx context.Context, l *connection) bool {
 	return true
 }
 
-// lastTools gives the tools that were listed last, and whether any ever were.
+// lastTools returns the tools of the last list, and whether there was one.
 func (s *server) lastTools() ([]listedTool, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.tools, s.everListed
 }
 
-// isUnreachable reports whether nobody was there to connect to: a server that is started beside the
-// worker may be about to be.
+// isUnreachable reports whether nothing was listening. The server may be about to be started.
 func isUnreachable(err error) bool {
 	failed, ok := errors.AsType[*net.OpError](err)
 	return ok && failed.Op == "dial"
 }
 
-// waitSettled waits until the server is up, or an attempt to connect has shown that it will not be
-// soon, but not longer after the first one began than that may take.
+// waitSettled waits until the server is up, or until an attempt to connect has shown that it
+// will not be up soon. The limit counts from the first attempt.
 func (s *server) waitSettled(ctx context.Context, within time.Duration) {
 	ctx, cancel := context.WithDeadline(ctx, s.attemptStarted.Add(within))
 	defer cancel()
 	s.waitFor(ctx, func() bool { return s.attempted })
 }
 
-// waitFor waits until the state is as it is wanted, and reports whether it is.
+// waitFor waits until the state is as wanted, and reports whether it is.
 func (s *server) waitFor(ctx context.Context, wanted func() bool) bool {
 	for {
 		s.mu.Lock()
@@ -195,7 +194,7 @@ func (s *server) waitFor(ctx context.Context, wanted func() bool) bool {
 	}
 }
 
-// text gives an error as it may be shown.
+// text returns an error without secrets and bounded.
 func (s *server) text(err error) string {
 	if err == nil {
 		return ""

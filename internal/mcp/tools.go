@@ -19,29 +19,29 @@ import (
 	"github.com/coppice-run/coppice/internal/model"
 )
 
-// Bounds of what a server says of its tools: a model is told all of it with every
-// call, and a provider refuses the whole call for one thing that it does not take.
+// Bounds of a server's tool descriptions. Each model call contains all of them, and a provider
+// refuses the whole call if it does not accept one.
 const (
 	maxTools       = 500
-	maxDescription = 4 << 10  // bytes
-	maxSchema      = 32 << 10 // bytes
-	maxDepth       = 30       // of values in values
+	maxDescription = 4 << 10  // in bytes
+	maxSchema      = 32 << 10 // in bytes
+	maxDepth       = 30       // of nested values
 )
 
-// offer is a tool as its server describes it.
+// listedTool is a tool as its server describes it.
 type listedTool struct {
 	own      string // the server's name for it
 	spec     model.ToolSpec
-	readOnly bool // by the word of a server that is taken at it
+	readOnly bool // according to a trusted server
 }
 
-// omission is a tool that is left out, and why.
+// omission is a tool that is left out, with the reason.
 type omission struct {
 	own string
 	why error
 }
 
-// selectTools gives what is taken over of a list of tools that are wanted.
+// selectTools returns the usable tools of a list, and those that are left out.
 func (s *Server) selectTools(wanted []*sdk.Tool) (offers []listedTool, omitted []omission) {
 	var own []string
 	for _, t := range wanted {
@@ -68,7 +68,7 @@ func (s *Server) selectTools(wanted []*sdk.Tool) (offers []listedTool, omitted [
 	return offers, omitted
 }
 
-// wants reports whether the configuration takes a tool over.
+// wants reports whether the configuration includes a tool.
 func (s *Server) wants(own string) bool {
 	return s.Tools == nil || slices.ContainsFunc(s.Tools, func(glob string) bool {
 		ok, err := path.Match(glob, own)
@@ -76,7 +76,7 @@ func (s *Server) wants(own string) bool {
 	})
 }
 
-// describe gives the description of a tool.
+// describe returns the description of a tool.
 func (s *Server) describe(t *sdk.Tool) string {
 	for _, text := range []string{t.Description, t.Title} {
 		if text = strings.TrimSpace(cleaned(text)); text != "" {
@@ -86,8 +86,8 @@ func (s *Server) describe(t *sdk.Tool) string {
 	return fmt.Sprintf("The tool %s of the MCP server %s.", excerpt.Short(cleaned(t.Name), 100), s.Name)
 }
 
-// cleaned gives a text in valid UTF-8, without control characters but for line feeds
-// and tabs, and without what changes how a text looks and is not seen itself.
+// cleaned returns a text in valid UTF-8 without control characters, except line feeds and tabs,
+// and without invisible characters that change how a text looks.
 func cleaned(text string) string {
 	text = strings.ReplaceAll(strings.ToValidUTF8(text, string(utf8.RuneError)), "\r\n", "\n")
 	return strings.Map(func(r rune) rune {
@@ -98,11 +98,10 @@ func cleaned(text string) string {
 	}, text)
 }
 
-// propertyPattern is what providers take for the name of an argument.
+// propertyPattern matches the argument names that providers accept.
 var propertyPattern = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
 
-// schemaOf gives the schema of a tool's input, as far as it has to be right for a
-// provider to take it.
+// schemaOf returns the input schema of a tool. It checks what providers check.
 func schemaOf(said any) (json.RawMessage, error) {
 	tidy, err := cleanedValue(said, maxDepth)
 	if err != nil {
@@ -116,12 +115,12 @@ func schemaOf(said any) (json.RawMessage, error) {
 		return nil, errors.New("its input is not an object")
 	}
 	schema["type"] = "object"
-	// Providers don't take these at the top; the server checks its input anyway.
+	// Providers do not accept these at the top level; the server validates its input anyway.
 	for _, key := range []string{"oneOf", "anyOf", "allOf", "enum", "not"} {
 		delete(schema, key)
 	}
 	if schema["properties"] == nil {
-		schema["properties"] = map[string]any{} // OpenAI wants them even if there are none
+		schema["properties"] = map[string]any{} // OpenAI requires it
 	}
 	if err := checkProperties(schema); err != nil {
 		return nil, err
@@ -152,10 +151,10 @@ func checkProperties(schema map[string]any) error {
 	return nil
 }
 
-// compatibleSchema gives a schema that says the same and that providers take: Anthropic wants
-// JSON Schema of the draft 2020-12, OpenAI an items for each array, and some others take
-// no true for a schema. What stands at the keyword and is no schema is an error. The
-// schema may be changed.
+// compatibleSchema returns an equivalent schema that providers accept. Anthropic requires JSON
+// Schema draft 2020-12, OpenAI requires items for each array, and some others do not accept
+// true as a schema. It fails if the value at the keyword is not a schema. It may modify the
+// value.
 func compatibleSchema(keyword string, value any) (any, error) {
 	switch value {
 	case true:
@@ -182,7 +181,7 @@ func compatibleSchema(keyword string, value any) (any, error) {
 	return schema, nil
 }
 
-// compatibleAt gives what stands at a keyword of a schema in a form that providers take.
+// compatibleAt converts the value at a keyword of a schema to a form that providers accept.
 func compatibleAt(keyword string, value any) (any, error) {
 	switch keyword {
 	case "additionalProperties", "unevaluatedItems", "unevaluatedProperties":
@@ -226,7 +225,7 @@ func brokenUnless(ok bool, keyword string) error {
 	return fmt.Errorf("its input schema breaks the draft 2020-12 at %q", keyword)
 }
 
-// isValidValue reports whether a value may stand at a keyword that is not about other schemas.
+// isValidValue reports whether a value is valid at a keyword that contains no schemas.
 func isValidValue(keyword string, value any) bool {
 	text, isText := value.(string)
 	list, isList := value.([]any)
@@ -260,10 +259,10 @@ func isValidValue(keyword string, value any) bool {
 	return true
 }
 
-// types are those that JSON Schema knows.
+// types are the types of JSON Schema.
 var types = []string{"array", "boolean", "integer", "null", "number", "object", "string"}
 
-// isStringSet reports whether a value is a list of texts, none of them twice.
+// isStringSet reports whether a value is a list of different strings.
 func isStringSet(value any) bool {
 	list, ok := value.([]any)
 	seen := map[string]bool{}
@@ -275,9 +274,9 @@ func isStringSet(value any) bool {
 	return ok
 }
 
-// upgradeSchema says in a schema by the draft 2020-12 what earlier ones say otherwise, and
-// leaves out keywords that are null. That an argument is required, and how long a list
-// of schemas may go on, is no longer said there; the server checks it anyway.
+// upgradeSchema converts keywords of earlier drafts to draft 2020-12, and removes keywords that
+// are null. Two constraints are lost: that an argument is required, and the maximum length of a
+// list of schemas. The server checks them anyway.
 func upgradeSchema(schema map[string]any) {
 	maps.DeleteFunc(schema, func(key string, value any) bool { return value == nil && key != "default" && key != "const" })
 	if list, ok := schema["items"].([]any); ok {
@@ -304,8 +303,8 @@ func upgradeSchema(schema map[string]any) {
 	}
 }
 
-// cleanedValue gives a JSON value whose texts are clean. Names that would have to be cleaned
-// are an error: a cleaned one would be another name.
+// cleanedValue returns a JSON value with cleaned texts. Names that would need cleaning are an
+// error, because they would become different names.
 func cleanedValue(value any, depth int) (any, error) {
 	if depth == 0 {
 		return nil, fmt.Errorf("its input schema has more than %d levels", maxDepth)

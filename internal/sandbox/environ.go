@@ -8,17 +8,17 @@ import (
 	"strings"
 )
 
-// inheritedVars are the variables of the worker that say nothing about it but where it
-// runs. All others stay with it: keys of providers, passwords, addresses.
+// inheritedVars are the worker's variables that commands inherit. All others stay with the
+// worker: API keys, passwords, addresses.
 var inheritedVars = []string{"PATH", "LANG", "LANGUAGE", "TZ", "TERM", "USER", "LOGNAME"}
 
 const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// email is whose a commit of git is where neither the repository nor the environment says it.
+// email is the git identity if neither the repository nor the environment sets one.
 const email = "coppice@localhost"
 
-// Environ takes of an environment what any command may have, and the variables that
-// are named.
+// Environ returns the variables of an environment that every command may have, and the named
+// ones.
 func Environ(environ, named []string) []string {
 	taken := []string{}
 	for _, entry := range environ {
@@ -30,7 +30,7 @@ func Environ(environ, named []string) []string {
 	return taken
 }
 
-// mergeEnviron puts environments together; of entries with the same name the last counts.
+// mergeEnviron joins environments. For a repeated name the last entry counts.
 func mergeEnviron(environs ...[]string) []string {
 	var all []string
 	at := map[string]int{}
@@ -46,10 +46,10 @@ func mergeEnviron(environs ...[]string) []string {
 	return all
 }
 
-// withSafeDirectory adds to an environment that git takes a directory for safe, and what is below it,
-// whoever they belong to: a volume is often another user's, and a command may change what is there
-// anyway. Settings of git that the environment has stay. Below the directory only git 2.46
-// and later heed it.
+// withSafeDirectory adds git settings to an environment that mark a directory, and everything
+// below it, as safe whoever owns it. A volume often belongs to another user, and a command may
+// change its files anyway. Existing git settings stay. Only git 2.46 and later apply it to
+// subdirectories.
 func withSafeDirectory(dir string, environ []string) []string {
 	const count = "GIT_CONFIG_COUNT"
 	has := 0
@@ -57,7 +57,7 @@ func withSafeDirectory(dir string, environ []string) []string {
 		if name, value, _ := strings.Cut(entry, "="); name == count && value != "" {
 			n, err := strconv.Atoi(value)
 			if err != nil || n < 0 {
-				return environ // git says so itself
+				return environ // git reports this itself
 			}
 			has = n
 		}

@@ -9,12 +9,11 @@ import (
 	llsyscall "github.com/landlock-lsm/go-landlock/landlock/syscall"
 )
 
-// abiRefer is the version of Landlock since which files may be moved between
-// directories; asked for it, an older one would do nothing at all.
+// abiRefer is the first Landlock version that allows moving files between directories. An older
+// one asked for that would restrict nothing at all.
 const abiRefer = 2
 
-// landlock lets the process read what is the system's and write what is the
-// command's.
+// landlock allows the process to read the system's files and to write the command's files.
 func (s spec) landlock() error {
 	abi, err := llsyscall.LandlockGetABIVersion()
 	if err != nil {
@@ -40,7 +39,7 @@ func (s spec) landlock() error {
 	if s.Network {
 		config.HandledAccessNet = 0
 	}
-	// Where the root holds nothing but what the command may see, it may list it.
+	// A root that contains only what the command may see may be listed.
 	listed := landlock.RODirs()
 	if s.Way != wayNone {
 		listed = landlock.PathAccess(llsyscall.AccessFSReadDir, "/")
@@ -55,7 +54,7 @@ func (s spec) landlock() error {
 	)
 }
 
-// splitFiles tells files from directories, which have rights of other kinds.
+// splitFiles separates files from directories, which have different access rights.
 func splitFiles(paths []string) (files, dirs []string) {
 	for _, path := range paths {
 		if info, err := os.Stat(path); err == nil && !info.IsDir() {
@@ -67,7 +66,7 @@ func splitFiles(paths []string) (files, dirs []string) {
 	return files, dirs
 }
 
-// scratch are directories that are there for the command alone.
+// scratch returns the directories that exist only for the command.
 func (s spec) scratch() []string {
 	if s.Way == wayNone {
 		return []string{s.Home}

@@ -14,15 +14,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// nobodyID is the user and the group that commands of a worker run by root have.
+// nobodyID is the user and the group of commands whose worker runs as root.
 const nobodyID = 65534
 
-// owner is whose a directory is.
+// owner is the owner of a directory.
 type owner struct{ uid, gid int }
 
-// owners keeps, for each owner, a namespace of users in which that owner is nobody. A
-// mount made with it shows the owner's files as nobody's, and what nobody makes there
-// is the owner's on the disk.
+// owners caches, for each owner, a user namespace that maps the owner to nobody. A mount with
+// this mapping shows the owner's files as nobody's, and files that nobody creates there belong
+// to the owner on disk.
 type owners struct {
 	mu    sync.Mutex
 	known map[owner]*os.File
@@ -45,7 +45,7 @@ func (o *owners) namespace(of owner) (*os.File, error) {
 	return f, nil
 }
 
-// newUserNamespace starts a process that only holds the namespace until it is opened.
+// newUserNamespace starts a process that holds the namespace until it has been opened.
 func newUserNamespace(of owner) (*os.File, error) {
 	cmd := exec.Command("/proc/self/exe", marker, stageHold)
 	cmd.Env = stageEnviron
@@ -76,13 +76,13 @@ func hold() int {
 	return 0
 }
 
-// chooseUser finds the user for a command of a worker run by root, and makes mounts of
-// the trees: nobody, who sees the files of the directories' owners as his own. Where
-// the file system can't do that, it is the owner, unless that is root. Also with an
-// error the caller closes the mounts.
+// chooseUser chooses the user for a command whose worker runs as root, and creates mounts of
+// the trees. It chooses nobody, with mounts that show the files of the directories' owners as
+// nobody's. If the file system does not support that, it chooses the owner, unless that is
+// root. The caller closes the mounts, even after an error.
 func (s *Sandbox) chooseUser(trees []tree) (who owner, mounts []*os.File, err error) {
 	who = owner{nobodyID, nobodyID}
-	dir := "" // that of the command, once it is shown
+	dir := "" // the command's directory, once it is mapped
 	for i := range trees {
 		t := &trees[i]
 		var mount *os.File
@@ -101,8 +101,8 @@ func (s *Sandbox) chooseUser(trees []tree) (who owner, mounts []*os.File, err er
 	return who, mounts, nil
 }
 
-// mapOwner makes a mount of what a command may change, and says who the command then is that
-// has been this user so far. It is of its directory if that was not shown before.
+// mapOwner creates a mount of a tree that the command may write to, and returns the user of the
+// command. That changes to the directory's owner if the directory could not be mapped.
 func (s *Sandbox) mapOwner(t *tree, who owner, dir string) (owner, *os.File, error) {
 	users, err := s.owners.namespace(t.of)
 	if err != nil {

@@ -14,12 +14,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stagingRoot is where the new root is put together. What was mounted there before has been
-// taken already.
+// stagingRoot is where the new root is assembled. The mounts below it have been detached
+// before.
 const stagingRoot = "/usr"
 
-// buildRoot makes a root of its own for the namespace that the process is the first
-// of: a small file system in memory with the trees in it, and nothing else.
+// buildRoot creates a root for the namespace: a small file system in memory with only the trees
+// in it. The process must be the first of the namespace.
 func buildRoot(s spec) error {
 	if err := unix.Sethostname([]byte(hostname)); err != nil {
 		return fmt.Errorf("setting the host name: %w", err)
@@ -57,13 +57,13 @@ func buildRoot(s spec) error {
 	return enterRoot()
 }
 
-// detachedMount is a mount that is nowhere yet.
+// detachedMount is a mount that is not attached yet.
 type detachedMount struct {
 	at   string
 	file *os.File
 }
 
-// detachTrees makes mounts of trees, those that hold others first.
+// detachTrees creates mounts of trees, parents before their children.
 func detachTrees(trees []tree) ([]detachedMount, error) {
 	slices.SortStableFunc(trees, func(a, b tree) int { return cmp.Compare(a.At, b.At) })
 	var all []detachedMount
@@ -84,7 +84,7 @@ func detachTrees(trees []tree) ([]detachedMount, error) {
 	return all, nil
 }
 
-// detach gives the mount that was made of a tree, or makes it.
+// detach returns the mount that the worker has created for a tree, or creates it.
 func (t tree) detach() (*os.File, error) {
 	switch {
 	case t.File != 0:
@@ -92,7 +92,8 @@ func (t tree) detach() (*os.File, error) {
 	case t.System:
 		return openTree(unix.AT_FDCWD, t.At)
 	}
-	// What the worker has opened belongs to its own mounts, of which none can be made here.
+	// The file that the worker opened belongs to the worker's mount namespace, where no mount
+	// can be created from here.
 	if err := t.reopen(); err != nil {
 		return nil, err
 	}
@@ -100,10 +101,10 @@ func (t tree) detach() (*os.File, error) {
 	return t.mount()
 }
 
-// mount makes a mount of what was opened.
+// mount creates a mount of the opened file.
 func (t tree) mount() (*os.File, error) { return openTree(int(t.file.Fd()), "") }
 
-// openTree makes a mount of what is at a path, or of an open file.
+// openTree creates a detached mount of a path, or of an open file.
 func openTree(at int, path string) (*os.File, error) {
 	fd, err := unix.OpenTree(at, path, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE|unix.AT_EMPTY_PATH)
 	if err != nil {
@@ -131,7 +132,7 @@ func takeDevices() ([]detachedMount, error) {
 	return all, nil
 }
 
-// attach puts the mount where it belongs, and nowhere else by a link.
+// attach attaches the mount at its path, without following links.
 func (t detachedMount) attach(root *os.Root) error {
 	defer t.file.Close()
 	at := strings.TrimPrefix(t.at, "/")
@@ -201,7 +202,7 @@ func mountBase(scratch uint64) error {
 	return nil
 }
 
-// systemTrees are the paths of the system that are no links.
+// systemTrees returns the system paths that are not links.
 func systemTrees() []tree {
 	var trees []tree
 	for _, path := range systemPaths() {
@@ -235,8 +236,8 @@ func linkDevices(root *os.Root) error {
 	return nil
 }
 
-// enterRoot makes what was put together the root, lets go of the machine's, and lets
-// nobody change the directories between the trees.
+// enterRoot changes to the assembled root, detaches the old one, and makes the directories
+// between the trees read-only.
 func enterRoot() error {
 	if err := unix.Chdir(stagingRoot); err != nil {
 		return fmt.Errorf("entering the new root: %w", err)
