@@ -32,7 +32,7 @@ type Program struct {
 	Complete       func(ctx context.Context, command any, argument string, given []string) (values []string, known bool)
 	Stdout, Stderr io.Writer
 
-	helpless *error // why the help that was asked for is not shown
+	helpError *error // why the help that was asked for is not shown
 }
 
 // Typed is a flag that a command line says.
@@ -77,14 +77,14 @@ func nameOfProcess() string {
 // Main carries out the command that the arguments name, of those that a struct declares,
 // or shows the help that they ask for.
 func (p Program) Main(ctx context.Context, declared any, args []string) error {
-	asDeclared()
+	keepDeclaredOrder()
 	began := false
 	run := p.Run
 	p.Run = func(ctx context.Context, command any, typed []Typed) error {
 		began = true
 		return run(ctx, command, typed)
 	}
-	p.helpless = new(error)
+	p.helpError = new(error)
 	root, err := p.tree(&cobra.Command{Use: p.Name, Long: p.About}, reflect.ValueOf(declared).Elem())
 	if err != nil {
 		return fmt.Errorf("declaring the commands: %w", err)
@@ -93,17 +93,17 @@ func (p Program) Main(ctx context.Context, declared any, args []string) error {
 	root.Flags().Bool("version", false, "Show the version.")
 	root.Version = Version()
 	root.SilenceErrors, root.SilenceUsage = true, true
-	root.PersistentPreRunE = func(c *cobra.Command, _ []string) error { return complete(c.Flags()) }
+	root.PersistentPreRunE = func(c *cobra.Command, _ []string) error { return completeFromEnviron(c.Flags()) }
 	root.SetArgs(args)
 	root.SetOut(p.Stdout)
 	root.SetErr(p.Stderr)
-	helpOfCommands(root)
-	if named, err := root.ExecuteContextC(ctx); err != nil || *p.helpless != nil {
-		err = cmp.Or(err, *p.helpless)
+	checkHelpCommand(root)
+	if named, err := root.ExecuteContextC(ctx); err != nil || *p.helpError != nil {
+		err = cmp.Or(err, *p.helpError)
 		if began {
 			return err
 		}
-		return &UsageError{meant(err, named.Flags()), named.CommandPath()}
+		return &UsageError{withSuggestions(err, named.Flags()), named.CommandPath()}
 	}
 	return nil
 }
@@ -116,23 +116,23 @@ func Version() string {
 	return "unknown"
 }
 
-// similar is how many letters of a command may be wrong for it to be suggested.
-const similar = 2
+// suggestDistance is how many letters of a command may be wrong for it to be suggested.
+const suggestDistance = 2
 
-// unknown refuses a command that is none.
-func unknown(c *cobra.Command, given []string) error {
+// unknownCommand refuses a command that is none.
+func unknownCommand(c *cobra.Command, given []string) error {
 	if len(given) == 0 {
 		return nil
 	}
-	c.SuggestionsMinimumDistance = similar
+	c.SuggestionsMinimumDistance = suggestDistance
 	if meant := c.SuggestionsFor(given[0]); len(meant) > 0 {
 		return fmt.Errorf("there is no command %s; did you mean %s?", given[0], strings.Join(meant, " or "))
 	}
 	return fmt.Errorf("there is no command %s", given[0])
 }
 
-// helpOfCommands has the command help refuse what is no command, as --help does.
-func helpOfCommands(root *cobra.Command) {
+// checkHelpCommand has the command help refuse what is no command, as --help does.
+func checkHelpCommand(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	for _, c := range root.Commands() {
 		if c.Name() != "help" {
@@ -148,13 +148,13 @@ func helpOfCommands(root *cobra.Command) {
 	}
 }
 
-// meant adds to the error of an unknown flag those that are like it.
-func meant(err error, flags *pflag.FlagSet) error {
+// withSuggestions adds to the error of an unknown flag those that are like it.
+func withSuggestions(err error, flags *pflag.FlagSet) error {
 	var unknown *pflag.NotExistError
-	if !errors.As(err, &unknown) || len(unknown.GetSpecifiedName()) <= similar {
+	if !errors.As(err, &unknown) || len(unknown.GetSpecifiedName()) <= suggestDistance {
 		return err
 	}
-	names := &cobra.Command{SuggestionsMinimumDistance: similar} // cobra tells which names of commands are like another
+	names := &cobra.Command{SuggestionsMinimumDistance: suggestDistance} // cobra tells which names of commands are like another
 	flags.VisitAll(func(flag *pflag.Flag) {
 		names.AddCommand(&cobra.Command{Use: flag.Name, Run: func(*cobra.Command, []string) {}})
 	})
@@ -165,8 +165,8 @@ func meant(err error, flags *pflag.FlagSet) error {
 	return fmt.Errorf("%w; did you mean --%s?", err, strings.Join(like, " or --"))
 }
 
-// asDeclared has commands shown as they are declared.
-var asDeclared = sync.OnceFunc(func() { cobra.EnableCommandSorting = false })
+// keepDeclaredOrder has commands shown as they are declared.
+var keepDeclaredOrder = sync.OnceFunc(func() { cobra.EnableCommandSorting = false })
 
 // tree makes a command of a struct, with all below it.
 func (p Program) tree(command *cobra.Command, declared reflect.Value) (*cobra.Command, error) {
@@ -204,27 +204,27 @@ func (p Program) tree(command *cobra.Command, declared reflect.Value) (*cobra.Co
 	}
 	command.SetHelpFunc(func(c *cobra.Command, _ []string) {
 		if isGroup {
-			*p.helpless = unknown(c, c.Flags().Args())
+			*p.helpError = unknownCommand(c, c.Flags().Args())
 		}
-		if *p.helpless == nil {
+		if *p.helpError == nil {
 			help(c, g.args)
 		}
 	})
 	command.Args = func(_ *cobra.Command, given []string) error { return g.take(given) }
-	command.RunE = func(c *cobra.Command, _ []string) error { return p.Run(c.Context(), does, typed(c.Flags())) }
+	command.RunE = func(c *cobra.Command, _ []string) error { return p.Run(c.Context(), does, typedFlags(c.Flags())) }
 	command.ValidArgsFunction = func(c *cobra.Command, given []string, _ string) ([]string, cobra.ShellCompDirective) {
-		return p.offer(c, does, g.args, given)
+		return p.completions(c, does, g.args, given)
 	}
 	if isGroup {
 		command.ValidArgsFunction = nil
-		command.Args = unknown
+		command.Args = unknownCommand
 		command.RunE = func(*cobra.Command, []string) error { return errors.New("expected a command") }
 	}
 	return command, nil
 }
 
-// offer gives what a shell may offer for the argument after those that are given.
-func (p Program) offer(c *cobra.Command, does any, args []argument, given []string) ([]string, cobra.ShellCompDirective) {
+// completions gives what a shell may offer for the argument after those that are given.
+func (p Program) completions(c *cobra.Command, does any, args []argument, given []string) ([]string, cobra.ShellCompDirective) {
 	switch {
 	case len(args) == 0 || len(given) >= len(args) && args[len(args)-1].rest == nil:
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -232,7 +232,7 @@ func (p Program) offer(c *cobra.Command, does any, args []argument, given []stri
 		return nil, cobra.ShellCompDirectiveDefault
 	}
 	// What is wrong or missing on the line will be said when it is complete.
-	_ = complete(c.Flags())
+	_ = completeFromEnviron(c.Flags())
 	values, known := p.Complete(c.Context(), does, args[min(len(given), len(args)-1)].name, given)
 	if !known {
 		return nil, cobra.ShellCompDirectiveDefault
@@ -280,15 +280,15 @@ func (g *grammar) take(given []string) error {
 	return nil
 }
 
-// typed gives the flags that the command line says.
-func typed(flags *pflag.FlagSet) (all []Typed) {
+// typedFlags gives the flags that the command line says.
+func typedFlags(flags *pflag.FlagSet) (all []Typed) {
 	flags.Visit(func(flag *pflag.Flag) {
-		v, declared := flag.Value.(*valueOf)
+		v, declared := flag.Value.(*flagValue)
 		if !declared || v.fromEnv {
 			return
 		}
 		said := Typed{Name: flag.Name}
-		for _, text := range v.said {
+		for _, text := range v.texts {
 			switch flag.NoOptDefVal {
 			case "":
 				said.Words = append(said.Words, "--"+flag.Name, text)
@@ -304,12 +304,12 @@ func typed(flags *pflag.FlagSet) (all []Typed) {
 	return all
 }
 
-// complete takes what the command line does not say from the environment, and looks
+// completeFromEnviron takes what the command line does not say from the environment, and looks
 // whether everything is said that has to be, and nothing twice.
-func complete(flags *pflag.FlagSet) (err error) {
+func completeFromEnviron(flags *pflag.FlagSet) (err error) {
 	typed := map[string]bool{} // of xor: the words of flags that the command line says
 	flags.Visit(func(flag *pflag.Flag) {
-		if v, declared := flag.Value.(*valueOf); declared && v.xor != "" {
+		if v, declared := flag.Value.(*flagValue); declared && v.xor != "" {
 			typed[v.xor] = true
 		}
 	})
@@ -320,7 +320,7 @@ func complete(flags *pflag.FlagSet) (err error) {
 		}
 	}
 	flags.VisitAll(func(flag *pflag.Flag) {
-		v, declared := flag.Value.(*valueOf)
+		v, declared := flag.Value.(*flagValue)
 		if !declared {
 			return // help
 		}

@@ -126,7 +126,7 @@ func (g *grammar) flag(field reflect.StructField, value reflect.Value) error {
 	case hasDefault:
 		flag.DefValue = text
 	}
-	v := &valueOf{Value: flag.Value, placeholder: tag.Get("placeholder"), env: env, xor: tag.Get("xor")}
+	v := &flagValue{Value: flag.Value, placeholder: tag.Get("placeholder"), env: env, xor: tag.Get("xor")}
 	_, v.required = tag.Lookup("required")
 	if values, any := tag.Lookup("enum"); any {
 		v.allowed = strings.Split(values, ",")
@@ -156,14 +156,14 @@ func define(flags *pflag.FlagSet, value reflect.Value, name, short, usage string
 		flags.DurationVarP(into, name, short, *into, usage)
 	case **string:
 		text := func(text string) (string, error) { return text, nil }
-		flags.VarP(optional[string]{into, text, "string"}, name, short, usage)
+		flags.VarP(pointerValue[string]{into, text, "string"}, name, short, usage)
 	case **time.Duration:
-		flags.VarP(optional[time.Duration]{into, time.ParseDuration, "duration"}, name, short, usage)
+		flags.VarP(pointerValue[time.Duration]{into, time.ParseDuration, "duration"}, name, short, usage)
 	case **int:
-		flags.VarP(optional[int]{into, strconv.Atoi, "int"}, name, short, usage)
+		flags.VarP(pointerValue[int]{into, strconv.Atoi, "int"}, name, short, usage)
 	case **float64:
 		number := func(text string) (float64, error) { return strconv.ParseFloat(text, 64) }
-		flags.VarP(optional[float64]{into, number, "float64"}, name, short, usage)
+		flags.VarP(pointerValue[float64]{into, number, "float64"}, name, short, usage)
 	case *map[string]string:
 		flags.StringToStringVarP(into, name, short, *into, usage)
 	case *[]string:
@@ -178,40 +178,40 @@ func define(flags *pflag.FlagSet, value reflect.Value, name, short, usage string
 	return nil
 }
 
-// optional is a value that may not be said at all.
-type optional[T any] struct {
+// pointerValue is a value that may not be said at all.
+type pointerValue[T any] struct {
 	into  **T
 	parse func(string) (T, error)
 	kind  string
 }
 
-func (o optional[T]) Set(text string) error {
+func (o pointerValue[T]) Set(text string) error {
 	v, err := o.parse(text)
 	*o.into = &v
 	return err
 }
 
-func (o optional[T]) String() string {
+func (o pointerValue[T]) String() string {
 	if o.into == nil || *o.into == nil {
 		return ""
 	}
 	return fmt.Sprint(**o.into)
 }
 
-func (o optional[T]) Type() string { return o.kind }
+func (o pointerValue[T]) Type() string { return o.kind }
 
-// valueOf is a flag's value, with what its tags say.
-type valueOf struct {
+// flagValue is a flag's value, with what its tags say.
+type flagValue struct {
 	pflag.Value
 	placeholder string
 	allowed     []string // nil: everything
 	env, xor    string
 	required    bool
 	fromEnv     bool     // that variable says it
-	said        []string // the texts that it was set to, one after another
+	texts       []string // the texts that it was set to, one after another
 }
 
-func (v *valueOf) Type() string {
+func (v *flagValue) Type() string {
 	if v.placeholder != "" {
 		return v.placeholder
 	}
@@ -219,7 +219,7 @@ func (v *valueOf) Type() string {
 }
 
 // isText reports whether an empty text is a value as good as any other.
-func (v *valueOf) isText() bool {
+func (v *flagValue) isText() bool {
 	if v.allowed != nil {
 		return slices.Contains(v.allowed, "")
 	}
@@ -230,11 +230,11 @@ func (v *valueOf) isText() bool {
 	return false
 }
 
-func (v *valueOf) Set(text string) error {
+func (v *flagValue) Set(text string) error {
 	if v.allowed != nil && !slices.Contains(v.allowed, text) {
 		return fmt.Errorf("it has to be one of %s", strings.Join(slices.DeleteFunc(slices.Clone(v.allowed), isEmpty), ", "))
 	}
-	v.said = append(v.said, text)
+	v.texts = append(v.texts, text)
 	err := v.Value.Set(text)
 	var number *strconv.NumError // which says by what function of Go it was read
 	if !errors.As(err, &number) {

@@ -12,7 +12,7 @@ import (
 
 // Help is as wide as the terminal, within reason.
 const (
-	widthOfPages = 100 // where it goes elsewhere than to a terminal
+	defaultWidth = 100 // where it goes elsewhere than to a terminal
 	narrow       = 60
 	wide         = 140
 )
@@ -111,5 +111,5 @@ func width(c *cobra.Command) int {
 			return min(max(columns, narrow), wide)
 		}
 	}
-	return widthOfPages
+	return defaultWidth
 }

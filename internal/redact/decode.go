@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// levels is how often escapes are undone: JSON in a string of JSON in a URL.
-const levels = 3
+// escapeLevels is how often escapes are undone: JSON in a string of JSON in a URL.
+const escapeLevels = 3
 
 // longestEscape is how many bytes an escape has at most: \uXXXX twice.
 const longestEscape = 12
@@ -87,9 +87,9 @@ type escape struct {
 	more  bool   // the text ends before that is clear
 }
 
-// plain appends text with one level of escapes undone, and says whether there were
+// unescapeOnce appends text with one level of escapes undone, and says whether there were
 // any, line breaks included.
-func plain[T string | []byte](to []byte, text T) (_ []byte, changed bool) {
+func unescapeOnce[T string | []byte](to []byte, text T) (_ []byte, changed bool) {
 	for i := 0; i < len(text); {
 		j := i
 		for j < len(text) && !special[text[j]] {
@@ -100,7 +100,7 @@ func plain[T string | []byte](to []byte, text T) (_ []byte, changed bool) {
 			break
 		}
 		var e escape
-		if window := text[j:min(j+longestEscape, len(text))]; likely(window) {
+		if window := text[j:min(j+longestEscape, len(text))]; mayBeEscape(window) {
 			e = escapeAt(string(window))
 		}
 		if e.n == 0 || e.more {
@@ -115,9 +115,9 @@ func plain[T string | []byte](to []byte, text T) (_ []byte, changed bool) {
 	return to, changed
 }
 
-// likely reports whether a special character may begin an escape; most % and & of
+// mayBeEscape reports whether a special character may begin an escape; most % and & of
 // programs do not.
-func likely[T string | []byte](text T) bool {
+func mayBeEscape[T string | []byte](text T) bool {
 	switch text[0] {
 	case '%':
 		return len(text) > 2 && isHex(text[1]) && isHex(text[2])
@@ -156,13 +156,13 @@ func number(text string, head, digits int, character bool) escape {
 	case err != nil:
 		return escape{}
 	case character:
-		return stands(rune(n), end)
+		return escapeFor(rune(n), end)
 	}
 	return escape{value: string([]byte{byte(n)}), n: end}
 }
 
-// stands is an escape for a character. Line breaks stand for nothing.
-func stands(c rune, n int) escape {
+// escapeFor is an escape for a character. Line breaks stand for nothing.
+func escapeFor(c rune, n int) escape {
 	if c == '\n' || c == '\r' {
 		return escape{n: n}
 	}
@@ -250,7 +250,7 @@ func entity(text string) escape {
 	if !isNumber || err != nil || c < 1 || c > utf8.MaxRune {
 		return escape{}
 	}
-	return stands(rune(c), n)
+	return escapeFor(rune(c), n)
 }
 
 func isHex(c byte) bool {

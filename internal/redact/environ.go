@@ -11,43 +11,43 @@ import (
 	"strings"
 )
 
-// telling are words in names whose values are secrets, and harmless are last words
+// secretWords are words in names whose values are secrets, and harmless are last words
 // of names that look like it but say where something is, or how much of it.
 var (
-	telling = []string{
+	secretWords = []string{
 		"KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "PASS", "CREDENTIAL", "DSN", "COOKIE", "WEBHOOK",
 	}
-	harmless = []string{
+	harmlessWords = []string{
 		"FILE", "PATH", "DIR", "ENDPOINT", "HOST", "PORT", "TTL", "TIMEOUT", "SOCK", "LIMIT", "COUNT", "LENGTH",
 		"ENABLED", "ALGORITHM", "TYPE", "REGION", "EXPIRY", "LAYOUT",
 	}
 )
 
-// tells reports whether a name says that its value is a secret.
-func tells(name string) bool {
+// namesSecret reports whether a name says that its value is a secret.
+func namesSecret(name string) bool {
 	words := wordsOf(name)
-	if len(words) == 0 || slices.Contains(harmless, words[len(words)-1]) {
+	if len(words) == 0 || slices.Contains(harmlessWords, words[len(words)-1]) {
 		return false
 	}
 	if len(words) > 1 && words[len(words)-1] == "PWD" { // alone it is a shell's directory
 		return true
 	}
-	return slices.ContainsFunc(telling, func(end string) bool { return ends(words, end) })
+	return slices.ContainsFunc(secretWords, func(end string) bool { return hasEnding(words, end) })
 }
 
-// tellsOfAddress reports whether a name says that its value is an address, which is no
+// namesAddress reports whether a name says that its value is an address, which is no
 // secret as a whole: a webhook's is one.
-func tellsOfAddress(name string) bool {
+func namesAddress(name string) bool {
 	words := wordsOf(name)
-	return len(words) > 1 && slices.Contains([]string{"URL", "URI"}, words[len(words)-1]) && !ends(words, "WEBHOOK")
+	return len(words) > 1 && slices.Contains([]string{"URL", "URI"}, words[len(words)-1]) && !hasEnding(words, "WEBHOOK")
 }
 
 func wordsOf(name string) []string {
 	return strings.FieldsFunc(strings.ToUpper(name), func(c rune) bool { return c == '_' || c == '-' || c == '.' })
 }
 
-// ends reports whether one of the words has an end, or its plural.
-func ends(words []string, end string) bool {
+// hasEnding reports whether one of the words has an end, or its plural.
+func hasEnding(words []string, end string) bool {
 	return slices.ContainsFunc(words, func(word string) bool {
 		word = strings.TrimRight(word, "0123456789")
 		return strings.HasSuffix(word, end) || strings.HasSuffix(word, end+"S")
@@ -62,20 +62,20 @@ func FromEnviron(environ, named []string) []Secret {
 	for _, entry := range environ {
 		name, value, _ := strings.Cut(entry, "=")
 		if isURL(value) && !slices.Contains(named, name) {
-			plain := !tells(name) || tellsOfAddress(name)
+			plain := !namesSecret(name) || namesAddress(name)
 			switch {
 			case !isDocument(value):
 				all = append(all, FromURL(name, value)...)
 			case plain: // otherwise it is looked into below
-				all = append(all, inside(name, value)...)
+				all = append(all, nestedSecrets(name, value)...)
 			}
 			if plain {
 				continue
 			}
 		}
-		if slices.Contains(named, name) || tells(name) {
+		if slices.Contains(named, name) || namesSecret(name) {
 			all = append(all, Secret{name, value})
-			all = append(all, inside(name, value)...)
+			all = append(all, nestedSecrets(name, value)...)
 		}
 	}
 	return all
@@ -94,24 +94,24 @@ func isDocument(value string) bool {
 // can't be read, or is read wrongly, it is what is where a password would be.
 func FromURL(name, value string) []Secret {
 	if !isURL(value) {
-		return inside(name, value)
+		return nestedSecrets(name, value)
 	}
 	var all []Secret
 	u, err := url.Parse(value)
 	switch {
 	case err != nil:
-		return append([]Secret{{name, value}}, beforeLast(name, value)...)
-	case misread(u):
-		all = beforeLast(name, value)
+		return append([]Secret{{name, value}}, misreadPassword(name, value)...)
+	case isMisread(u):
+		all = misreadPassword(name, value)
 	}
 	switch password, ok := u.User.Password(); {
 	case ok:
 		all = append(all, Secret{name, password})
-	case u.User.Username() != "" && tells(name):
+	case u.User.Username() != "" && namesSecret(name):
 		all = append(all, Secret{name, u.User.Username()})
 	}
 	for key, values := range u.Query() {
-		if !tells(key) {
+		if !namesSecret(key) {
 			continue
 		}
 		for _, v := range values {
@@ -128,17 +128,17 @@ var servers = []string{
 	"clickhouse", "cockroachdb", "amqp", "amqps", "nats",
 }
 
-// misread reports whether the URL of a server has a password with what means something in
+// isMisread reports whether the URL of a server has a password with what means something in
 // URLs, so that it was taken for the end of the host and what follows.
-func misread(u *url.URL) bool {
+func isMisread(u *url.URL) bool {
 	return slices.Contains(servers, strings.ToLower(u.Scheme)) && u.User == nil &&
 		(strings.Contains(u.Path+u.Fragment, "@") || u.Path == "" && strings.Contains(u.RawQuery, "@"))
 }
 
-// beforeLast gives the password of a URL that was not read as it was meant: what is between the
+// misreadPassword gives the password of a URL that was not read as it was meant: what is between the
 // first colon after the scheme and the last @, as it is written and as it is meant, and
 // the pieces that a reader may have seen in it.
-func beforeLast(name, value string) []Secret {
+func misreadPassword(name, value string) []Secret {
 	_, rest, _ := strings.Cut(value, "://")
 	at := max(0, strings.LastIndex(rest, "@"))
 	_, password, ok := strings.Cut(rest[:at], ":")
@@ -168,12 +168,12 @@ var querySetting = regexp.MustCompile(`([^&;=]+)=[^&;]*`)
 // and the values of settings whose names tell of secrets.
 func WithoutPassword(value string) string {
 	u, err := url.Parse(value)
-	if err != nil || misread(u) {
+	if err != nil || isMisread(u) {
 		return "[an address that can't be read]"
 	}
 	u.RawQuery = querySetting.ReplaceAllStringFunc(u.RawQuery, func(setting string) string {
 		written, _, _ := strings.Cut(setting, "=")
-		if key, err := url.QueryUnescape(written); err == nil && !tells(key) {
+		if key, err := url.QueryUnescape(written); err == nil && !namesSecret(key) {
 			return setting
 		}
 		return written + "=xxxxx"
@@ -186,9 +186,9 @@ var (
 	beforeHost = regexp.MustCompile(`^[^:@/\s]+:([^@\s]+)@`)
 )
 
-// inside gives the secrets within one: the password of a connection's settings, and
+// nestedSecrets gives the secrets within one: the password of a connection's settings, and
 // those of a document.
-func inside(name, value string) []Secret {
+func nestedSecrets(name, value string) []Secret {
 	var all []Secret
 	for _, found := range setting.FindAllStringSubmatch(value, -1) {
 		all = append(all, Secret{name, strings.Trim(found[1], "'")})
@@ -198,7 +198,7 @@ func inside(name, value string) []Secret {
 	}
 	var document any
 	if json.Unmarshal([]byte(value), &document) == nil {
-		all = append(all, members(name, document, tells(name))...)
+		all = append(all, members(name, document, namesSecret(name))...)
 	}
 	return all
 }
@@ -213,7 +213,7 @@ func members(name string, value any, told bool) []Secret {
 		if address {
 			all = FromURL(name, value)
 		}
-		if told && !(address && tellsOfAddress(name)) {
+		if told && !(address && namesAddress(name)) {
 			all = append(all, Secret{name, value})
 		}
 	case []any:
@@ -223,7 +223,7 @@ func members(name string, value any, told bool) []Secret {
 	case map[string]any:
 		variable, _, _ := strings.Cut(name, ".")
 		for _, key := range slices.Sorted(maps.Keys(value)) {
-			all = append(all, members(variable+"."+key, value[key], tells(key))...)
+			all = append(all, members(variable+"."+key, value[key], namesSecret(key))...)
 		}
 	}
 	return all

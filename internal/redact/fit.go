@@ -18,22 +18,22 @@ const (
 // Refusal is a secret that is not looked for.
 type Refusal struct{ Name, Why string }
 
-// common are values that say what they are for, and stand in ordinary text.
-var common = []string{
+// commonValues are values that say what they are for, and stand in ordinary text.
+var commonValues = []string{
 	"password", "passw0rd", "postgres", "postgresql", "changeme", "changeit", "change-me", "undefined", "disabled",
 	"required", "optional", "anonymous", "localhost", "development", "production", "username", "database", "your-key",
 	"your-api-key", "api-key", "not-needed", "placeholder", "redacted", "example", "default", "coppice-dev",
 }
 
-// unfit says why a secret can't be looked for; empty if it can.
-func unfit(s Secret) string {
+// rejection says why a secret can't be looked for; empty if it can.
+func rejection(s Secret) string {
 	v := s.Value
 	switch {
 	case len(v) < minSecret:
 		return "it has less than 8 bytes"
 	case len(v) > maxSecret:
 		return "it has more than 64 KiB"
-	case slices.Contains(common, strings.ToLower(v)):
+	case slices.Contains(commonValues, strings.ToLower(v)):
 		return "it is a common word"
 	case strings.Count(v, v[:1]) == len(v):
 		return "it is one character again and again"

@@ -59,8 +59,8 @@ func base64Core(value string, before int) string {
 
 // unescaped undoes all escapes.
 func unescaped(text string) string {
-	for range levels {
-		out, changed := plain(nil, text)
+	for range escapeLevels {
+		out, changed := unescapeOnce(nil, text)
 		if !changed {
 			break
 		}

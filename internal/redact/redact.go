@@ -48,7 +48,7 @@ func (r *Redactor) Add(secrets ...Secret) []Refusal {
 	before := len(r.known)
 	for _, s := range secrets {
 		s.Value = strings.TrimSpace(s.Value)
-		why := unfit(s)
+		why := rejection(s)
 		switch known := slices.ContainsFunc(r.known, func(k Secret) bool { return k.Value == s.Value }); {
 		case s.Value == "" || known:
 		case why != "":

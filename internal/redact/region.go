@@ -29,7 +29,7 @@ func (t *table) regions(text string, final bool) (found []region, safe int) {
 		if !final {
 			safe = min(safe, v.rest, v.at(t.begun(v.text)))
 		}
-		if level == levels {
+		if level == escapeLevels {
 			break
 		}
 		next := v.next(final)
@@ -42,7 +42,7 @@ func (t *table) regions(text string, final bool) (found []region, safe int) {
 	for i := range found {
 		found[i].span = widen(found[i].span, units)
 	}
-	found = apart(found)
+	found = mergeOverlaps(found)
 	return found, before(safe, found, units)
 }
 
@@ -87,8 +87,8 @@ func within(at int, units []span) (span, bool) {
 	return span{}, false
 }
 
-// apart makes one of regions that overlap; it shows what the first of them shows.
-func apart(found []region) []region {
+// mergeOverlaps makes one of regions that overlap; it shows what the first of them shows.
+func mergeOverlaps(found []region) []region {
 	slices.SortFunc(found, func(a, b region) int {
 		return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(b.end, a.end), cmp.Compare(a.shown, b.shown))
 	})

@@ -102,17 +102,17 @@ func (t *table) any(text string) bool {
 		buffers = new([2][]byte)
 	}
 	defer t.scratch.Put(buffers)
-	out, changed := plain(buffers[0][:0], text)
+	out, changed := unescapeOnce(buffers[0][:0], text)
 	buffers[0] = out
 	for level := 1; changed; level++ {
 		if in(t, out) {
 			return true
 		}
-		if level == levels {
+		if level == escapeLevels {
 			return false
 		}
 		to := &buffers[level%2]
-		out, changed = plain((*to)[:0], out)
+		out, changed = unescapeOnce((*to)[:0], out)
 		*to = out
 	}
 	return false
