@@ -1,28 +1,27 @@
-// Package flags makes what a person types of structs: each field is a flag, an argument
-// or a command, as its tags say.
+// Package flags builds a command line from structs. Each field is a flag, an argument or a
+// command, as its tags say:
 //
-//	help         what it is for; a field without it, and without cmd, is none
-//	name, short  what it is called; by default like the field, in lower case with dashes
-//	env          the variable of the environment that says it where the command line does not;
-//	             an empty one says nothing of what is no text, nor a list of texts, nor of what
-//	             may not be empty
-//	default      what it is otherwise; without it, what the field holds
-//	placeholder  what stands for its value in help
-//	enum         the values that it may have, with commas between them
-//	sep:"none"   of a list: each value is given by itself, commas are part of it
-//	required     it has to be said
-//	xor          at most one of those with the same word may be said; if the command line says
-//	             one, the environment says none of the others; an empty variable says nothing
-//	arg          it is an argument, which has to be there unless it is optional; a list takes all that are left
-//	cmd          it is a command; with default:"withargs" it is also what the command above it does
-//	group        of a command: the heading that help shows it below
-//	embed        the fields of the struct that it is count as those of this one, as those
-//	             of embedded structs do
+//	help         the description; a field without it, and without cmd, is ignored
+//	name, short  the names; the default is the field's name in lower case with dashes
+//	env          the variable that sets it if the command line does not; an empty variable is
+//	             ignored unless the value is a text or a list of texts that may be empty
+//	default      the default value; without it, the value of the field
+//	placeholder  the name of its value in help
+//	enum         the allowed values, separated by commas
+//	sep:"none"   of a list: each value is given separately, and may contain commas
+//	required     it must be set
+//	xor          at most one flag with the same word may be set; if one is set on the command
+//	             line, the variables of the others are ignored; empty variables are ignored
+//	arg          it is an argument, required unless it is optional; a list takes all remaining
+//	             ones
+//	cmd          it is a command; with default:"withargs" it is also the default of its parent
+//	group        of a command: its heading in help
+//	embed        the fields of its struct belong to this one, like those of embedded structs
 //
-// A pointer is nil where nothing was said, which is not the same as an empty text.
+// A pointer is nil if the flag is not set, which differs from an empty text.
 //
-// Parsing is cobra's. Nothing here looks a method up by its name at run time: one place
-// that does makes the linker keep all methods of all types.
+// Cobra does the parsing. Nothing here looks up a method by name at run time: a single place
+// that does so makes the linker keep all methods of all types.
 package flags
 
 import (
@@ -38,14 +37,14 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// grammar is what the fields of a struct come to for a command.
+// grammar is the command line of one command.
 type grammar struct {
 	flags *pflag.FlagSet
-	envs  string // what variables of flags without env begin with; empty: they have none
+	envs  string // prefix of the variables of flags without env; empty: they have none
 	args  []argument
 }
 
-// argument is one of a command's arguments, or all that are left.
+// argument is an argument of a command, or all remaining ones.
 type argument struct {
 	name     string
 	help     string
@@ -54,7 +53,8 @@ type argument struct {
 	rest     *[]string
 }
 
-// read puts all fields of a struct on the command but the commands, which it hands on.
+// read adds all fields of a struct to the command. It calls command for those that are
+// commands.
 func (g *grammar) read(of reflect.Value, command func(reflect.StructField, reflect.Value) error) error {
 	for i := range of.NumField() {
 		field, tag := of.Type().Field(i), of.Type().Field(i).Tag
@@ -110,7 +110,7 @@ func (g *grammar) flag(field reflect.StructField, value reflect.Value) error {
 		return define(to, value, name, tag.Get("short"), usage, tag.Get("sep") == "none")
 	}
 	text, hasDefault := tag.Lookup("default")
-	if hasDefault { // said to another set, so that a list is still replaced by what is said to this one
+	if hasDefault { // set in a separate flag set, so that values from the command line replace a list and do not extend it
 		aside := pflag.NewFlagSet(name, pflag.ContinueOnError)
 		if err := errors.Join(add(aside), aside.Set(name, text)); err != nil {
 			return fmt.Errorf("%s: the default: %w", field.Name, err)
@@ -135,7 +135,7 @@ func (g *grammar) flag(field reflect.StructField, value reflect.Value) error {
 	return nil
 }
 
-// define makes a flag of a field.
+// define creates a flag for a field.
 func define(flags *pflag.FlagSet, value reflect.Value, name, short, usage string, whole bool) error {
 	switch into := value.Addr().Interface().(type) {
 	case *string:
@@ -178,7 +178,7 @@ func define(flags *pflag.FlagSet, value reflect.Value, name, short, usage string
 	return nil
 }
 
-// pointerValue is a value that may not be said at all.
+// pointerValue is a value that may be unset.
 type pointerValue[T any] struct {
 	into  **T
 	parse func(string) (T, error)
@@ -200,15 +200,15 @@ func (o pointerValue[T]) String() string {
 
 func (o pointerValue[T]) Type() string { return o.kind }
 
-// flagValue is a flag's value, with what its tags say.
+// flagValue is a flag's value with its tags.
 type flagValue struct {
 	pflag.Value
 	placeholder string
-	allowed     []string // nil: everything
+	allowed     []string // nil: any value
 	env, xor    string
 	required    bool
-	fromEnv     bool     // that variable says it
-	texts       []string // the texts that it was set to, one after another
+	fromEnv     bool     // set from the variable
+	texts       []string // the texts that it was set to, in order
 }
 
 func (v *flagValue) Type() string {
@@ -218,7 +218,7 @@ func (v *flagValue) Type() string {
 	return v.Value.Type()
 }
 
-// isText reports whether an empty text is a value as good as any other.
+// isText reports whether an empty text is a valid value.
 func (v *flagValue) isText() bool {
 	if v.allowed != nil {
 		return slices.Contains(v.allowed, "")
@@ -236,7 +236,7 @@ func (v *flagValue) Set(text string) error {
 	}
 	v.texts = append(v.texts, text)
 	err := v.Value.Set(text)
-	var number *strconv.NumError // which says by what function of Go it was read
+	var number *strconv.NumError // its text would name a function of Go
 	if !errors.As(err, &number) {
 		return err
 	}
@@ -253,7 +253,7 @@ func (v *flagValue) Set(text string) error {
 
 func isEmpty(text string) bool { return text == "" }
 
-// nameOf gives the name of a flag, an argument or a command.
+// nameOf returns the name of a flag, argument or command.
 func nameOf(field reflect.StructField) string {
 	if name := field.Tag.Get("name"); name != "" {
 		return name

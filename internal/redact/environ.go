@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// secretWords are words in names whose values are secrets, and harmless are last words
-// of names that look like it but say where something is, or how much of it.
+// secretWords are words in names whose values are secrets. harmlessWords are last words of
+// names that look like it, but whose values are a location or a quantity.
 var (
 	secretWords = []string{
 		"KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "PASS", "CREDENTIAL", "DSN", "COOKIE", "WEBHOOK",
@@ -23,20 +23,20 @@ var (
 	}
 )
 
-// namesSecret reports whether a name says that its value is a secret.
+// namesSecret reports whether a name indicates that its value is a secret.
 func namesSecret(name string) bool {
 	words := wordsOf(name)
 	if len(words) == 0 || slices.Contains(harmlessWords, words[len(words)-1]) {
 		return false
 	}
-	if len(words) > 1 && words[len(words)-1] == "PWD" { // alone it is a shell's directory
+	if len(words) > 1 && words[len(words)-1] == "PWD" { // on its own, PWD is the shell's directory
 		return true
 	}
 	return slices.ContainsFunc(secretWords, func(end string) bool { return hasEnding(words, end) })
 }
 
-// namesAddress reports whether a name says that its value is an address, which is no
-// secret as a whole: a webhook's is one.
+// namesAddress reports whether a name indicates an address. An address as a whole is not a
+// secret, except that of a webhook.
 func namesAddress(name string) bool {
 	words := wordsOf(name)
 	return len(words) > 1 && slices.Contains([]string{"URL", "URI"}, words[len(words)-1]) && !hasEnding(words, "WEBHOOK")
@@ -46,7 +46,7 @@ func wordsOf(name string) []string {
 	return strings.FieldsFunc(strings.ToUpper(name), func(c rune) bool { return c == '_' || c == '-' || c == '.' })
 }
 
-// hasEnding reports whether one of the words has an end, or its plural.
+// hasEnding reports whether a word ends with a text, or with its plural.
 func hasEnding(words []string, end string) bool {
 	return slices.ContainsFunc(words, func(word string) bool {
 		word = strings.TrimRight(word, "0123456789")
@@ -54,9 +54,8 @@ func hasEnding(words []string, end string) bool {
 	})
 }
 
-// FromEnviron gives the secrets of an environment, whose entries are as those of
-// [os.Environ]: variables whose names say so or that are named, and passwords in
-// URLs.
+// FromEnviron returns the secrets in an environment with entries as in [os.Environ]: variables
+// whose names indicate a secret, the named variables, and passwords in URLs.
 func FromEnviron(environ, named []string) []Secret {
 	var all []Secret
 	for _, entry := range environ {
@@ -66,7 +65,7 @@ func FromEnviron(environ, named []string) []Secret {
 			switch {
 			case !isDocument(value):
 				all = append(all, FromURL(name, value)...)
-			case plain: // otherwise it is looked into below
+			case plain: // otherwise its content is searched below
 				all = append(all, nestedSecrets(name, value)...)
 			}
 			if plain {
@@ -83,15 +82,15 @@ func FromEnviron(environ, named []string) []Secret {
 
 func isURL(value string) bool { return strings.Contains(value, "://") }
 
-// isDocument reports whether a value is an object or a list of JSON, whose URLs are members.
+// isDocument reports whether a value is a JSON object or list. URLs in it are members.
 func isDocument(value string) bool {
 	value = strings.TrimSpace(value)
 	return value != "" && strings.ContainsRune("{[", rune(value[0])) && json.Valid([]byte(value))
 }
 
-// FromURL gives what is secret of a URL: the password in it, or in the form of a list
-// of settings that databases know as well. A user without a password is a key. If the URL
-// can't be read, or is read wrongly, it is what is where a password would be.
+// FromURL returns the secrets in a URL: the password, also in the key=value form that databases
+// accept. A user without a password is a key. If the URL is invalid, or may have been parsed
+// wrongly, it returns the text at the place of a password.
 func FromURL(name, value string) []Secret {
 	if !isURL(value) {
 		return nestedSecrets(name, value)
@@ -121,23 +120,23 @@ func FromURL(name, value string) []Secret {
 	return all
 }
 
-// servers are the schemes of databases and of what passes messages on, as far as their
-// URLs are known to have no @ elsewhere.
+// servers are the URL schemes of databases and message brokers whose URLs contain no @ except
+// before the host.
 var servers = []string{
 	"redis", "rediss", "valkey", "postgres", "postgresql", "mysql", "mariadb", "mongodb", "mongodb+srv", "sqlserver",
 	"clickhouse", "cockroachdb", "amqp", "amqps", "nats",
 }
 
-// isMisread reports whether the URL of a server has a password with what means something in
-// URLs, so that it was taken for the end of the host and what follows.
+// isMisread reports whether a server's URL has a password with a character that is special in
+// URLs, so that the password was parsed as the end of the host and what follows.
 func isMisread(u *url.URL) bool {
 	return slices.Contains(servers, strings.ToLower(u.Scheme)) && u.User == nil &&
 		(strings.Contains(u.Path+u.Fragment, "@") || u.Path == "" && strings.Contains(u.RawQuery, "@"))
 }
 
-// misreadPassword gives the password of a URL that was not read as it was meant: what is between the
-// first colon after the scheme and the last @, as it is written and as it is meant, and
-// the pieces that a reader may have seen in it.
+// misreadPassword returns the password of a URL that was parsed wrongly: the text between the
+// first colon after the scheme and the last @, raw and decoded, and the pieces that a parser
+// may have seen in it.
 func misreadPassword(name, value string) []Secret {
 	_, rest, _ := strings.Cut(value, "://")
 	at := max(0, strings.LastIndex(rest, "@"))
@@ -161,11 +160,11 @@ func misreadPassword(name, value string) []Secret {
 	return all
 }
 
-// querySetting is a setting in a URL's query, as far as it has a value.
+// querySetting matches a setting in a URL's query that has a value.
 var querySetting = regexp.MustCompile(`([^&;=]+)=[^&;]*`)
 
-// WithoutPassword gives a URL as it may be shown: without the password before its host,
-// and the values of settings whose names tell of secrets.
+// WithoutPassword returns a URL for display: without the password before the host, and without
+// the values of settings whose names indicate secrets.
 func WithoutPassword(value string) string {
 	u, err := url.Parse(value)
 	if err != nil || isMisread(u) {
@@ -186,8 +185,8 @@ var (
 	beforeHost = regexp.MustCompile(`^[^:@/\s]+:([^@\s]+)@`)
 )
 
-// nestedSecrets gives the secrets within one: the password of a connection's settings, and
-// those of a document.
+// nestedSecrets returns the secrets inside a value: the password in connection settings, and
+// those of a JSON document.
 func nestedSecrets(name, value string) []Secret {
 	var all []Secret
 	for _, found := range setting.FindAllStringSubmatch(value, -1) {
@@ -203,8 +202,8 @@ func nestedSecrets(name, value string) []Secret {
 	return all
 }
 
-// members gives the secrets of a value in a document: the texts of members whose names say so,
-// wherever they stand, and of lists under such a name, and what is secret of URLs.
+// members returns the secrets in a JSON value: the texts of members, at any depth, whose names
+// indicate secrets, texts of lists under such a name, and secrets in URLs.
 func members(name string, value any, told bool) []Secret {
 	var all []Secret
 	switch value := value.(type) {
@@ -229,13 +228,13 @@ func members(name string, value any, told bool) []Secret {
 	return all
 }
 
-// ofFile ends the names of secrets of a file.
+// ofFile ends the names of secrets from a file.
 const ofFile = " of the file of secrets"
 
 // maxFile bounds a file of secrets, in bytes.
 const maxFile = 1 << 20
 
-// FromFile reads a file with one secret a line; its lines are their names.
+// FromFile reads a file with one secret per line. The secrets are named by their lines.
 func FromFile(path string) ([]Secret, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
