@@ -42,16 +42,16 @@ func (k *quirkCache) add(name string, h quirks) (all quirks, news bool) {
 // for the life of the process and logged. The omissions are kept for the conversation.
 func (m *Model) learn(ctx context.Context, name string, req *model.Request, answered Config, refusal error) {
 	m.omissions.Put(name, req, answered.omission)
-	habits, news := m.quirks.add(name, answered.quirks)
+	all, news := m.quirks.add(name, answered.quirks)
 	if !news {
 		return
 	}
 	level := slog.LevelInfo
-	if habits.chatOnly {
+	if all.chatOnly {
 		level = slog.LevelWarn // such a model reasons less, or not at all
 	}
 	m.config.Logger.Log(ctx, level, "a model has refused a request, and is asked otherwise for as long as the process lives",
-		"model", name, "otherwise", habits.descriptions(), "error", refusal, "session_id", req.Session, "task_id", req.Task)
+		"model", name, "otherwise", all.descriptions(), "error", refusal, "session_id", req.Session, "task_id", req.Task)
 }
 
 // next returns the configuration to try after a refusal. It equals c if there is none.

@@ -73,7 +73,7 @@ func TestChoice(t *testing.T) {
 				t.Errorf("the demo: %t", c.Demo)
 			}
 			if asks := strings.HasPrefix(test.want, "asking"); (c.Limiter != nil) != asks {
-				t.Errorf("a governor: %t", c.Limiter != nil)
+				t.Errorf("a limiter: %t", c.Limiter != nil)
 			}
 		})
 	}

@@ -1,89 +1,90 @@
--- A bucket of a rate limit that the provider does not tell: requests queue, and are
--- let through as fast as the provider was last seen to take them. While it has refused
--- nothing, everything goes.
+-- The bucket of a rate limit whose value the provider does not report. Requests queue,
+-- and pass at the rate that the provider last accepted. Until the provider refuses one,
+-- all requests pass at once.
 --
--- The queue is fair between flows, which are the sessions that requests are for, by
--- start-time fair queueing: the requests of a flow are one tag apart, and a flow of
--- which none waits begins at the tag after that of the last one let through. Who has
--- the least tag goes next; of several, that of the flow that has waited for longest.
--- Within a flow they go in the order in which they came. So one request of a flow goes
--- after one of each other flow, however many these have. While MANY flows wait, those that
--- come have no turns of their own: each belongs to a flow that it may share with others. So
--- there are never more than MANY and as many as there are of these.
+-- The queue is fair between flows, by start-time fair queueing. A flow is the session of
+-- a request. The requests of a flow have consecutive tags. A flow without waiting
+-- requests starts at the tag after that of the last request that passed. The request
+-- with the smallest tag is next; if several have it, that of the flow that has waited
+-- longest. Within a flow, requests go in the order of their arrival. So a request of a
+-- flow waits for at most one request of each other flow, however many these have.
+-- While MANY flows wait, new requests get no flow of their own: each uses a shared
+-- flow. So there are at most MANY flows plus the number of shared ones.
 --
--- As time passes, credit grows, and each request takes one. Who asks may go if there is
--- credit for all before it too; theirs is kept until they ask.
+-- Credit grows with time, and each request consumes one. A request may pass if there is
+-- also credit for all requests before it. Their credit is reserved until they ask.
 --
 -- KEYS[1]  the bucket, a hash
--- KEYS[2]  a sorted set: who waits, as FLOW/TICKET. All have one score, so they lie by
---          flow, and within a flow by ticket
--- KEYS[3]  a hash: when who waits has last asked, by FLOW/TICKET
--- KEYS[4]  a hash: the flows of which some wait, each as HEAD COUNT SINCE: the tag of its
---          first, how many wait, the ticket with which that began. A flow's n-th has
---          the tag HEAD + n - 1; so those behind one who leaves move up
--- ARGV[1]  'enter', to be let through:
+-- KEYS[2]  a sorted set of the waiting requests, as FLOW/TICKET. All have the same score,
+--          so they are ordered by flow, and within a flow by ticket
+-- KEYS[3]  a hash: when a waiting request last asked, by FLOW/TICKET
+-- KEYS[4]  a hash of the flows with waiting requests, each as HEAD COUNT SINCE: the tag of
+--          its first request, how many wait, and the ticket with which that started. The
+--          n-th request of a flow has the tag HEAD + n - 1, so the requests behind one
+--          that leaves move up
+-- ARGV[1]  'enter', to ask for permission:
 --   ARGV[2]  the flow
---   ARGV[3]  the ticket, 0 for one who has none
---   ARGV[4]  the flow to wait in while there are many
---   Result   ticket, another one for who was silent for too long; milliseconds to
---            wait before asking again, 0 to go; epoch; requests a thousand seconds,
---            0 if there is no limit; the time in milliseconds; 1 if it waits in the flow
---            for many from now on, which it then has to name as its own, else 0
+--   ARGV[3]  the ticket, 0 without one
+--   ARGV[4]  the shared flow to use while there are many flows
+--   Result   ticket, a new one after being silent for too long; milliseconds to wait
+--            before asking again, 0 to pass; epoch; requests per 1,000 seconds, 0 without
+--            a limit; the time in milliseconds; 1 if it now waits in the shared flow,
+--            which it must then name as its own, else 0
 -- ARGV[1]  'refused', by the provider because of its limit:
---   ARGV[2]  the epoch in which the request was let through
---   ARGV[3]  the time at which it was
---   ARGV[4]  milliseconds that the provider asked to be left alone
+--   ARGV[2]  the epoch in which the request passed
+--   ARGV[3]  the time at which it passed
+--   ARGV[4]  the pause that the provider asked for, in milliseconds
 --   Result   nothing
--- ARGV[1]  'leave', to wait no longer:
+-- ARGV[1]  'leave', to stop waiting:
 --   ARGV[2]  the flow
 --   ARGV[3]  the ticket
 --   Result   nothing
 --
--- Repeating 'enter' with a ticket keeps its place. Without one it wastes a ticket, which
--- is taken out when its owner has been silent for a while. Repeating 'refused' lowers the
--- rate once at most, because of the epoch; repeating 'leave' does nothing. Time is
--- Redis's. No more commands are used than the rights of workers have
--- (deploy/k8s/base/redis-worker.acl); without them, entering fails before it has
--- written.
+-- Retries are safe. 'enter' with a ticket keeps its place. Without a ticket a retry wastes
+-- one, which is removed when it has been silent for a while. Repeated 'refused' lowers
+-- the rate at most once, because of the epoch. Repeated 'leave' does nothing. The time
+-- is that of Redis. The script uses only commands that workers have the rights for
+-- (deploy/k8s/base/redis-worker.acl); without these rights, 'enter' fails before it
+-- writes.
 --
--- Workers of releases whose queue was not fair have keys of other names. While they run
--- beside others, each kind learns by itself how fast it may go.
+-- Workers of releases without the fair queue use keys of other names. While both kinds
+-- run, each learns its own rate.
 --
 -- Fields: issued    tickets given out
---         credit    how many may go by now; has fractions
---         tag       of the last request that was let through
---         at        when credit was last brought up to date
---         looked    when those who are silent were last looked for
+--         credit    how many may pass now; has fractions
+--         tag       of the last request that passed
+--         at        when credit was last updated
+--         looked    time of the last scan for silent requests
 --         epoch     how often the rate was lowered
---         peak      requests a second when it was last lowered; absent: no limit
+--         peak      requests per second when it was last lowered; absent: no limit
 --         since     when that was
---         closed    until when nothing goes
+--         closed    no request passes before this time
 --         taken, refused
---                   requests of about the last second that were let through and not
---                   refused, and those that were refused
---         took      those that were let through and not refused of about the last
---                   WINDOW seconds
---         counted   when these were counted
---         best      the highest rate at which requests were taken, not long ago
+--                   requests of about the last second that passed and were not refused,
+--                   and those that were refused
+--         took      requests of about the last WINDOW seconds that passed and were not
+--                   refused
+--         counted   when these were last updated
+--         best      the highest recent rate of accepted requests
 --         asked, denied
 --                   of about the last MEMORY requests: all, and those refused
 
-local LOWERED = 0.7   -- of the rate, after a refusal
-local CALLS = 600     -- requests until the rate is what it was, but
-local SPAN = 20       -- seconds at least until then
-local LONGEST = 300   -- and at most
-local FORGOTTEN = 10  -- spans after which there is no limit any more
-local STORM = 5       -- refusals, within a second or so, that tell of a rate
-local SHARE = 0.3     -- of requests; when more are refused, it is for the rate too
+local LOWERED = 0.7   -- factor of the rate, after a refusal
+local CALLS = 600     -- requests until the rate has recovered, but
+local SPAN = 20       -- at least so many seconds
+local LONGEST = 300   -- and at most so many
+local FORGOTTEN = 10  -- spans after which the limit is dropped
+local STORM = 5       -- refusals within about a second that indicate a rate limit
+local SHARE = 0.3     -- share of refused requests above which they indicate one too
 local MEMORY = 30     -- requests
 local WINDOW = 3      -- seconds
-local BEST = 300      -- seconds after which the best rate is forgotten, by and by
-local SLOWEST = 0.1   -- requests a second
+local BEST = 300      -- seconds over which the best rate decays
+local SLOWEST = 0.1   -- requests per second
 local IDLE = 5        -- seconds without a request that do not count as time
-local SILENT = 15     -- seconds; who waits and asks no more is gone (see lookAgain)
-local LOOKED = 5      -- seconds between looks for such
-local ATONCE = 200    -- of them are taken out in one go, as Redis serves nobody meanwhile
-local MANY = 128      -- flows; each look goes over all that wait
+local SILENT = 15     -- seconds after which a request that does not ask is gone (see recheckEvery)
+local LOOKED = 5      -- seconds between scans for such requests
+local ATONCE = 200    -- maximum removed per scan, because Redis is blocked meanwhile
+local MANY = 128      -- flows; each call reads all of them
 local KEPT = 3600     -- seconds for which an unused bucket is kept
 
 local clock = redis.call('TIME')
@@ -95,8 +96,8 @@ for i = 1, #stored, 2 do
   b[stored[i]] = tonumber(stored[i + 1])
 end
 
--- Redis's clock steps back when it is set right, or when another machine takes over whose
--- clock is behind. Then it is as if no time had passed.
+-- Redis's clock steps back when it is corrected, or when a replica takes over whose clock is
+-- behind. Then the script behaves as if no time had passed.
 if now < b.at then
   local back = b.at - now
   for _, name in ipairs({'at', 'since', 'closed', 'looked', 'counted'}) do
@@ -104,8 +105,8 @@ if now < b.at then
   end
 end
 
--- The rate climbs back as the third power of time: fast at first, slowly around
--- what it was, then faster and faster.
+-- The rate recovers with the third power of time: fast at first, slowly around its old
+-- value, then ever faster.
 if b.peak then
   if now - b.at > IDLE then
     b.since = b.since + (now - b.at - IDLE)
@@ -133,11 +134,11 @@ end
 local function member(flow, ticket)
   return string.format('%s/%015.0f', flow, ticket)
 end
--- How many of its own flow are before a member.
+-- The number of requests of the same flow before a member.
 local function place(flow, one)
   return redis.call('ZLEXCOUNT', KEYS[2], '[' .. flow .. '/', '(' .. one)
 end
--- How many are before the one that is at a place of its flow.
+-- The number of requests before the one at a place of its flow.
 local function before(flow, at)
   local own, count = flows[flow], at
   for name, other in pairs(flows) do
@@ -160,8 +161,8 @@ local function keep(flow)
     redis.call('HDEL', KEYS[4], flow)
   end
 end
--- Takes one out who waits no longer. Credit that was kept for it is lost, since it was
--- for a moment that is over.
+-- Removes a request that no longer waits. Credit that was reserved for it is lost, because
+-- the moment it was for has passed.
 local function leave(one)
   local flow = string.match(one, '^(.*)/%d+$')
   local at = place(flow, one)
@@ -188,7 +189,7 @@ if waiting > 0 and now - b.looked > LOOKED then
       redis.call('HSET', KEYS[3], asked[i], string.format('%.6f', now))
     end
   end
-  if gone < ATONCE then -- else the next who asks goes on
+  if gone < ATONCE then -- else the next call continues
     b.looked = now
   end
 end
@@ -196,7 +197,7 @@ if ARGV[1] == 'leave' then
   leave(member(ARGV[2], tonumber(ARGV[3])))
 end
 
--- Who comes after a pause finds a little credit, but not all of the pause's.
+-- A request after a pause finds a little credit, but not that of the whole pause.
 local from = math.max(b.at, b.closed)
 if rate and now > from then
   b.credit = math.min(b.credit + rate * (now - from), waiting + math.max(1, rate / 5))

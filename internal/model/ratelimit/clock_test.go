@@ -52,7 +52,7 @@ func (c complaints) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// on makes a governor that may not go alone.
+// on makes a limiter that may not go alone.
 func on(t *testing.T, client *redis.Client) *ratelimit.Limiter {
 	t.Helper()
 	g := ratelimit.New(slog.New(slog.NewTextHandler(complaints{t}, nil)))

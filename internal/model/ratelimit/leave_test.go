@@ -17,7 +17,7 @@ import (
 	"github.com/coppice-run/coppice/internal/redistest"
 )
 
-// limited has a governor learn that there is a limit, of a few requests a second.
+// limited has a limiter learn that there is a limit, of a few requests a second.
 func limited(t *testing.T, g *ratelimit.Limiter, bucket string) {
 	t.Helper()
 	var passes []*ratelimit.Permit
@@ -60,7 +60,7 @@ func crowd(ctx context.Context, t *testing.T, g *ratelimit.Limiter, callers int)
 	return all
 }
 
-// kinds are governors with and without Redis.
+// kinds are limiters with and without Redis.
 func kinds(t *testing.T, do func(t *testing.T, g *ratelimit.Limiter)) {
 	t.Helper()
 	for name, shared := range map[string]bool{"shared": true, "alone": false} {

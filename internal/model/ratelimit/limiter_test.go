@@ -54,7 +54,7 @@ func (l *limit) take() bool {
 	return true
 }
 
-// flood sends callers of some sessions through governors in turn, each with a number of
+// flood sends callers of some sessions through limiters in turn, each with a number of
 // requests that take a while, until all are taken.
 func flood(ctx context.Context, t *testing.T, l *limit, callers, requests, sessions int, through ...*ratelimit.Limiter) {
 	var all sync.WaitGroup
