@@ -34,8 +34,8 @@ func coldStart(ctx context.Context, l *Lab) error {
 	return l.Report("exec to first result", "ms", times...)
 }
 
-// rounds has a parent spawn one child after another, and looks at each whole round:
-// spawned, announced, claimed, answered, joined, the parent's next answer stored.
+// rounds lets a parent spawn one child after another, and measures each complete round:
+// spawned, announced, claimed, answered, joined, next answer of the parent stored.
 func rounds(ctx context.Context, l *Lab) error {
 	const many = 500
 	return l.withInstallation(ctx, installation.Options{}, func(i *installation.Installation) error {
@@ -71,8 +71,8 @@ func rounds(ctx context.Context, l *Lab) error {
 	})
 }
 
-// fans has a parent spawn all its children in one answer. 10,000 are more than an
-// answer may have, so ten parents share them.
+// fans lets a parent spawn all its children in one answer. 10,000 exceed the limit of an
+// answer, so ten parents share them.
 func fans(ctx context.Context, l *Lab) error {
 	return l.withInstallation(ctx, installation.Options{}, func(i *installation.Installation) error {
 		if _, err := i.Do(ctx, installation.Parent, "fan 100"); err != nil { // warm
@@ -111,7 +111,7 @@ func fans(ctx context.Context, l *Lab) error {
 	})
 }
 
-// sustained keeps many sessions going at once.
+// sustained keeps many sessions active at the same time.
 func sustained(ctx context.Context, l *Lab) error {
 	const callers, parents, children = 64, 32, 250
 	return l.withInstallation(ctx, installation.Options{Slots: callers}, func(i *installation.Installation) error {
@@ -140,8 +140,8 @@ func sustained(ctx context.Context, l *Lab) error {
 	})
 }
 
-// openFromCallers has callers open sessions one after another, each with a call of its own, and gives
-// how many there were.
+// openFromCallers runs callers that open sessions one after another, with one call each, and
+// returns the number of sessions.
 func openFromCallers(ctx context.Context, i *installation.Installation, callers int, during time.Duration) (int, error) {
 	var done atomic.Int64
 	started := time.Now()
@@ -157,7 +157,7 @@ func openFromCallers(ctx context.Context, i *installation.Installation, callers 
 	return int(done.Load()), err
 }
 
-// rate measures how many tasks a second something does, and what they cost.
+// rate measures the tasks per second of a function, and their cost.
 func (l *Lab) rate(i *installation.Installation, name string, do func() (tasks int, err error)) error {
 	before, err := cpuTimesOf(i)
 	if err != nil {
@@ -173,7 +173,7 @@ func (l *Lab) rate(i *installation.Installation, name string, do func() (tasks i
 		l.reportSince(before, i, name, tasks))
 }
 
-// concurrently runs the same n times at once.
+// concurrently runs a function n times at the same time.
 func concurrently(n int, run func(n int) error) error {
 	var g errgroup.Group
 	for k := range n {
@@ -182,7 +182,7 @@ func concurrently(n int, run func(n int) error) error {
 	return g.Wait()
 }
 
-// deep has each task wait for a child of its own.
+// deep lets each task wait for a child of its own.
 func deep(ctx context.Context, l *Lab) error {
 	const depth = 100
 	return l.withInstallation(ctx, installation.Options{}, func(i *installation.Installation) error {
@@ -199,8 +199,8 @@ func deep(ctx context.Context, l *Lab) error {
 	})
 }
 
-// scale measures whether more workers carry as many more runs. Models take so long that
-// the machine is not busy.
+// scale measures whether more workers carry proportionally more runs. The models are so slow
+// that the machine is not the bottleneck.
 func scale(ctx context.Context, l *Lab) error {
 	const (
 		slots, rounds = 16, 20
@@ -213,8 +213,8 @@ func scale(ctx context.Context, l *Lab) error {
 			if err != nil {
 				return err
 			}
-			// Each session has work for one worker. What runs in the middle counts: the
-			// beginning and the end of a fan-out leave slots empty with any number.
+			// Each session has work for one worker. Only the middle counts, because slots are
+			// empty at the start and at the end of a fan-out.
 			prompt := fmt.Sprintf("slow-fan %d %s", slots*rounds, delay)
 			ends := make(chan time.Time, workers*slots*rounds)
 			err = concurrently(workers, func(int) error {
@@ -248,7 +248,7 @@ func scale(ctx context.Context, l *Lab) error {
 	return nil
 }
 
-// middleRate is how many a second came in the middle three fifths.
+// middleRate returns the rate in the middle three fifths.
 func middleRate(ends chan time.Time) float64 {
 	close(ends)
 	var all []time.Time

@@ -11,8 +11,8 @@ import (
 	"github.com/coppice-run/coppice/bench/installation"
 )
 
-// statements measures what PostgreSQL executes for the tasks of a fan-out of 1,000, and
-// what that costs it.
+// statements measures what PostgreSQL executes for the tasks of a fan-out of 1,000, and its
+// cost.
 func statements(ctx context.Context, l *Lab) error {
 	const tasks = 1000
 	return l.withInstallation(ctx, installation.Options{Statements: true}, func(i *installation.Installation) error {
@@ -23,7 +23,7 @@ func statements(ctx context.Context, l *Lab) error {
 		if err != nil {
 			return fmt.Errorf("asking the database: %w", err)
 		}
-		defer conn.Close(ctx) //nolint:errcheck // it was only asked
+		defer conn.Close(ctx) //nolint:errcheck // it was only queried
 		if _, err := conn.Exec(ctx, `CREATE EXTENSION pg_stat_statements`); err != nil {
 			return fmt.Errorf("counting statements: %w", err)
 		}
@@ -42,8 +42,8 @@ func statements(ctx context.Context, l *Lab) error {
 			Query  string
 			Calls  int64
 			Rows   int64
-			Took   float64 // milliseconds
-			Logged int64   // bytes
+			Took   float64 // in milliseconds
+			Logged int64   // in bytes
 		}
 		found, err := pgx.CollectRows(rows, pgx.RowToStructByPos[statement])
 		if err != nil {
@@ -64,7 +64,7 @@ func statements(ctx context.Context, l *Lab) error {
 	})
 }
 
-// shortSQL is the beginning and the end of a statement, on one line, without comments.
+// shortSQL returns the start and the end of a statement, on one line, without comments.
 func shortSQL(sql string) string {
 	const begin, end = 40, 80
 	var words []string

@@ -10,14 +10,14 @@ import (
 	"github.com/coppice-run/coppice/bench/installation"
 )
 
-// traffic is what an installation has asked of others so far.
+// traffic is what an installation has sent so far.
 type traffic struct {
 	written                        int64            // transactions
 	commands                       map[string]int64 // of Redis
 	database, redis, hints, stream installation.Counts
 }
 
-// measureTrips counts what a task costs in transactions that write, commands and bytes, in a fan-out of
+// measureTrips measures the write transactions, commands and bytes per task, in a fan-out of
 // 1,000 and in 200 rounds of one child.
 func measureTrips(ctx context.Context, l *Lab) error {
 	return l.withInstallation(ctx, installation.Options{Metered: true}, func(i *installation.Installation) error {
@@ -85,8 +85,8 @@ func look(ctx context.Context, i *installation.Installation) (traffic, error) {
 	return t, err
 }
 
-// writeTransactions is how many transactions have written something so far. It is counted by the ids
-// that they get, at once: PostgreSQL's statistics of transactions are up to ten seconds late.
+// writeTransactions returns the number of transactions so far that wrote. It uses their ids,
+// which are current. PostgreSQL's statistics of transactions are up to ten seconds late.
 func writeTransactions(ctx context.Context, i *installation.Installation) (n int64, err error) {
 	err = query(ctx, i, `SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint`, &n)
 	return n, err

@@ -16,15 +16,15 @@ import (
 
 const (
 	watchers       = 100
-	eventRate      = 2000 // a second
+	eventRate      = 2000 // per second
 	watchedFor     = 5 * time.Second
-	catchUpTimeout = 30 * time.Second // how long what is late is waited for
-	spawnParents   = 10               // tasks that the spawned ones hang from
+	catchUpTimeout = 30 * time.Second // how long late events are waited for
+	spawnParents   = 10               // parents of the spawned tasks
 )
 
-// watching lets children come and go at a steady rate, and looks how late each event is
-// with each watcher: of one session, with an event in each message and with several, and of
-// one that others watch others of.
+// watching spawns children at a steady rate and measures the delay of each event at each
+// watcher: of one session, with one event per message and with several, and of one session
+// among many watched ones.
 func watching(ctx context.Context, l *Lab) error {
 	for _, c := range []struct {
 		sessions int
@@ -40,7 +40,7 @@ func watching(ctx context.Context, l *Lab) error {
 	return nil
 }
 
-// lagRecorder is what the watchers have seen.
+// lagRecorder records what the watchers have seen.
 type lagRecorder struct {
 	mu     sync.Mutex
 	late   []time.Duration
@@ -101,7 +101,7 @@ func (l *Lab) watchSessions(ctx context.Context, i *installation.Installation, s
 		l.reportSince(before, i, name, spawned))
 }
 
-// watch follows one session until it is told to stop.
+// watch watches one session until it is cancelled.
 func (s *lagRecorder) watch(ctx context.Context, i *installation.Installation, n *spawnSession, several bool) error {
 	var late []time.Duration
 	err := i.Follow(ctx, &pb.WatchSessionRequest{SessionId: n.session.GetId(), AfterSeq: n.seq, SeveralEvents: several}, func(e *pb.Event) bool {
@@ -123,7 +123,7 @@ type spawnSession struct {
 	session *pb.Session
 	parents []string
 	next    int
-	seq     int64 // of the last event before anybody watches
+	seq     int64 // of the last event before the watches start
 }
 
 func openSpawnSession(ctx context.Context, i *installation.Installation) (*spawnSession, error) {
@@ -142,7 +142,7 @@ func openSpawnSession(ctx context.Context, i *installation.Installation) (*spawn
 	return n, n.countEvents(ctx, i)
 }
 
-// countEvents notes how many events there are.
+// countEvents records the number of events.
 func (n *spawnSession) countEvents(ctx context.Context, i *installation.Installation) error {
 	got, err := i.Sessions().GetSession(ctx, &pb.GetSessionRequest{SessionId: n.session.GetId()})
 	if err != nil {
@@ -176,8 +176,8 @@ func (n *spawnSession) eventsPerChild(ctx context.Context, i *installation.Insta
 	return events, err
 }
 
-// spawnSteadily spawns one child after each pause, in one session after another. What
-// the machine does not keep up with is made up for.
+// spawnSteadily spawns one child after each pause, in one session after another. If the machine
+// is too slow, it catches up.
 func spawnSteadily(ctx context.Context, i *installation.Installation, all []*spawnSession, pause time.Duration) (int, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -20,7 +20,7 @@ import (
 	"github.com/coppice-run/coppice/bench/installation"
 )
 
-// settings are what was asked for on the command line.
+// settings are the command-line options.
 type settings struct {
 	kind          installation.Kind
 	slots, atOnce int
@@ -70,7 +70,7 @@ func run(ctx context.Context) (err error) {
 	return nil
 }
 
-// read reads the command line.
+// read parses the command line.
 func read() (settings, error) {
 	var s settings
 	kind := flag.String("installation", string(installation.Separate), fmt.Sprint("which of ", installation.Kinds()))
@@ -95,8 +95,8 @@ func read() (settings, error) {
 	return s, nil
 }
 
-// round gives each side a turn in each way, in an order that changes. The first round warms
-// up, and finds how much a turn takes.
+// round gives each build a turn with each workload, in a varying order. The first round warms
+// up, and determines the number of tasks of a turn.
 func (s *settings) round(ctx context.Context, round int, sides []*build) error {
 	for _, way := range s.ways {
 		for at := range sides {

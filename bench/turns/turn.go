@@ -15,10 +15,10 @@ import (
 	"github.com/coppice-run/coppice/bench/installation"
 )
 
-// maxChildren is how many children a parent has at most: `coppice dev` allows no more.
+// maxChildren is the maximum number of children of a parent: `coppice dev` allows no more.
 const maxChildren = 1_000
 
-// workloads are the workloads: each runs about so many tasks, and says how many they were.
+// workloads run about the given number of tasks, and return the actual number.
 var workloads = map[string]func(ctx context.Context, i *installation.Installation, s *settings, tasks int) (int, error){
 	"stream": func(ctx context.Context, i *installation.Installation, s *settings, tasks int) (int, error) {
 		return tasks, i.DoMany(ctx, installation.Child, "answer", tasks, s.atOnce)
@@ -36,7 +36,7 @@ var workloads = map[string]func(ctx context.Context, i *installation.Installatio
 	},
 }
 
-// fanOuts has so many parents at once spawn as many children as one may have.
+// fanOuts runs this many concurrent parents, each with as many children as allowed.
 func fanOuts(parents int) func(context.Context, *installation.Installation, *settings, int) (int, error) {
 	return func(ctx context.Context, i *installation.Installation, _ *settings, tasks int) (int, error) {
 		times := max(1, tasks/(parents*maxChildren))
@@ -53,8 +53,8 @@ func fanOuts(parents int) func(context.Context, *installation.Installation, *set
 	}
 }
 
-// spawnChildren has a parent spawn children in so many answers, and fails if any was refused or
-// has failed.
+// spawnChildren lets a parent spawn children in the given number of answers. It fails if a
+// child was refused or failed.
 func spawnChildren(ctx context.Context, i *installation.Installation, how string, children, times int) error {
 	session, err := i.Do(ctx, installation.Parent, fmt.Sprint(how, " ", children))
 	if err != nil {
@@ -63,7 +63,7 @@ func spawnChildren(ctx context.Context, i *installation.Installation, how string
 	return i.CheckCounts(ctx, session, 1+children, children+times+1)
 }
 
-// build is one of the builds that are compared.
+// build is one of the compared builds.
 type build struct {
 	*installation.Installation
 
@@ -72,10 +72,10 @@ type build struct {
 	pace  map[string]int // tasks of a turn
 }
 
-// turn is what was measured once.
+// turn is one measurement.
 type turn struct {
-	rate float64                  // tasks a second
-	used map[string]time.Duration // CPU of a task, by process
+	rate float64                  // tasks per second
+	used map[string]time.Duration // CPU time per task, by process
 }
 
 func (t turn) sum() (all time.Duration) {
@@ -93,9 +93,9 @@ func (t turn) line(way, dir string) string {
 	return fmt.Sprintf("%-7s %6.0f/s  %6.1f µs CPU (%s)  %s", way, t.rate, figures.Microseconds(t.sum()), strings.Join(parts, ", "), dir)
 }
 
-// measure has one side run a workload for about as long as a turn is to last.
+// measure runs a workload on one build for about the duration of a turn.
 func (of *build) measure(ctx context.Context, s *settings, way string) (turn, error) {
-	const first = 500 // tasks of the turn that warms up
+	const first = 500 // tasks of the warm-up turn
 	tasks := cmp.Or(of.pace[way], first)
 	before, err := of.cpuTimes()
 	if err != nil {
@@ -121,7 +121,7 @@ func (of *build) measure(ctx context.Context, s *settings, way string) (turn, er
 	return t, nil
 }
 
-// cpuTimes is what each process has used so far.
+// cpuTimes returns the CPU time of each process so far.
 func (of *build) cpuTimes() (map[string]time.Duration, error) {
 	spent := map[string]time.Duration{}
 	for _, p := range of.Processes() {
@@ -134,7 +134,7 @@ func (of *build) cpuTimes() (map[string]time.Duration, error) {
 	return spent, nil
 }
 
-// summary are the medians of a side, and how they stand to those of the first.
+// summary returns the medians of a build, and their ratios to those of the first.
 func summary(way string, of, first *build) string {
 	mine, its := median(of.turns[way]), median(first.turns[way])
 	return fmt.Sprintf("%s  %.3f × the rate for %.3f of the CPU", mine.line(way, of.dir), mine.rate/its.rate,
