@@ -270,8 +270,8 @@ func (p *Place) changes(ctx context.Context, repo *repository) (changes, error) 
 }
 
 // RemoveIfUnchanged removes the run's worktree under three conditions: it has nothing that its
-// parent does not have, no one else works in it, and no later attempt has entered it as its
-// owner. Call it after the run has ended and before Leave.
+// parent does not have, no one else works in it, and no other owner has entered it since. Call
+// it after the run has ended and before Leave.
 func (p *Place) RemoveIfUnchanged(ctx context.Context) error {
 	if !p.OwnsWorktree() {
 		return nil
