@@ -19,7 +19,7 @@ import (
 	"github.com/coppice-run/coppice/internal/assembly"
 	"github.com/coppice-run/coppice/internal/dispatch"
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
-	"github.com/coppice-run/coppice/internal/model/governor"
+	"github.com/coppice-run/coppice/internal/model/ratelimit"
 	"github.com/coppice-run/coppice/internal/model/scripted"
 	"github.com/coppice-run/coppice/internal/redistest"
 	"github.com/coppice-run/coppice/internal/tree"
@@ -96,7 +96,7 @@ func TestAWorkerNeedsNoMoreOfRedis(t *testing.T) {
 		}.Run(serving, func() { close(served) })
 	})
 	<-served
-	limits := governor.New(log)
+	limits := ratelimit.New(log)
 	g.Go(func() error {
 		return assembly.Worker{
 			Orchestrator: conn, Redis: own, Pool: assembly.DefaultPool, Slots: 4, Workspace: t.TempDir(),
@@ -119,13 +119,13 @@ func TestAWorkerNeedsNoMoreOfRedis(t *testing.T) {
 			t.Errorf("the root is %s: %s", root.GetState(), root.GetDetail())
 		}
 	}
-	pass, err := limits.Enter(ctx, "openai:0123456789abcdef", "", nil)
+	pass, err := limits.Acquire(ctx, "openai:0123456789abcdef", "", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	pass.Refused(ctx, time.Hour)
+	pass.ReportRefusal(ctx, time.Hour)
 	waiting, leave := context.WithCancel(ctx)
-	if _, err := limits.Enter(waiting, "openai:0123456789abcdef", "", func(time.Duration) { leave() }); !errors.Is(err, context.Canceled) {
+	if _, err := limits.Acquire(waiting, "openai:0123456789abcdef", "", func(time.Duration) { leave() }); !errors.Is(err, context.Canceled) {
 		t.Errorf("who left went on with %v", err)
 	}
 	takeOver(ctx, t, own)

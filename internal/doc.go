@@ -73,8 +73,8 @@
 // at the open calls, go on. internal/tool and internal/model hold the contracts
 // of the two things a loop uses; each tool is a file with its prose beside it.
 // Below internal/model, each provider's types stop in a package of their own;
-// patience waits failures out, governor makes rate limits a queue, and primer has agents that
-// start together share a provider's prompt cache.
+// retry makes failed requests again, ratelimit queues requests at a provider's rate limit, and
+// primer lets agents that start together share a provider's prompt cache.
 // internal/workspace gives a run the directory that its tools work in, and a
 // sub-agent that wants one a git worktree.
 // internal/agentdef reads the definitions of agents and the names of models, and

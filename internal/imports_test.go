@@ -50,12 +50,12 @@ var allowed = map[string][]string{
 	"internal/model/openai": {
 		"internal/model", "internal/model/conversation", "internal/model/upstream", "internal/tree",
 	},
-	"internal/model/governor": {},
-	"internal/model/patience": {"internal/model", "internal/model/governor"},
-	"internal/model/primer":   {"internal/model"},
+	"internal/model/ratelimit": {},
+	"internal/model/retry":     {"internal/model", "internal/model/ratelimit"},
+	"internal/model/primer":    {"internal/model"},
 	"internal/model/provider": {
-		"internal/model", "internal/model/anthropic", "internal/model/governor", "internal/model/openai",
-		"internal/model/patience", "internal/model/primer", "internal/model/scripted", "internal/model/upstream",
+		"internal/model", "internal/model/anthropic", "internal/model/ratelimit", "internal/model/openai",
+		"internal/model/retry", "internal/model/primer", "internal/model/scripted", "internal/model/upstream",
 	},
 	"internal/model/fakellm": {"internal/model", "internal/model/upstream", "internal/tree"},
 	"internal/skill":         {"internal/excerpt"},
@@ -87,7 +87,7 @@ var allowed = map[string][]string{
 	},
 	"internal/assembly": {
 		"internal/agentdef", "internal/alive", "internal/api", "internal/auth", "internal/callback", "internal/dispatch", "internal/flags", "internal/gen/coppice/v1", "internal/hook", "internal/mcp", "internal/model",
-		"internal/loop", "internal/model/governor", "internal/model/price", "internal/orchestrator", "internal/outbound", "internal/redact", "internal/route", "internal/sandbox", "internal/store", "internal/tool",
+		"internal/loop", "internal/model/ratelimit", "internal/model/price", "internal/orchestrator", "internal/outbound", "internal/redact", "internal/route", "internal/sandbox", "internal/store", "internal/tool",
 		"internal/telemetry", "internal/tree", "internal/worker", "internal/workspace",
 	},
 	"internal/drill": {"internal/dispatch", "internal/gen/coppice/v1", "internal/wire"},

@@ -1,4 +1,4 @@
-// Package figures has what measurements need to tell of many values.
+// Package figures has the statistics of measurements.
 package figures
 
 import (
@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// Quantile is the value that a part of all does not exceed; nothing if there are none.
+// Quantile returns the value that the given part of the values does not exceed, or the zero
+// value for an empty slice.
 func Quantile[T cmp.Ordered](of []T, part float64) T {
 	if len(of) == 0 {
 		var none T
@@ -20,7 +21,8 @@ func Quantile[T cmp.Ordered](of []T, part float64) T {
 	return sorted[max(0, int(math.Ceil(part*float64(len(sorted))))-1)]
 }
 
-// Median is the middle of values, and between the two in the middle of an even number.
+// Median returns the median. For an even number of values it is the mean of the two in the
+// middle.
 func Median[T float64 | time.Duration](of []T) T {
 	sorted := slices.Sorted(slices.Values(of))
 	at := len(sorted) / 2
@@ -30,13 +32,13 @@ func Median[T float64 | time.Duration](of []T) T {
 	return (sorted[at-1] + sorted[at]) / 2
 }
 
-// Milliseconds is a duration in them.
+// Milliseconds converts a duration to milliseconds.
 func Milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// Microseconds is a duration in them.
+// Microseconds converts a duration to microseconds.
 func Microseconds(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 
-// Thousands writes a number with commas.
+// Thousands formats a number with thousands separators.
 func Thousands(f float64, digits int) string {
 	whole, fraction, _ := strings.Cut(strconv.FormatFloat(f, 'f', digits, 64), ".")
 	for at := len(whole) - 3; at > 0; at -= 3 {

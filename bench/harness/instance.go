@@ -16,22 +16,22 @@ import (
 	"github.com/coppice-run/coppice/bench/system"
 )
 
-// stopPatience is how long a system may take to end by itself.
-const stopPatience = 15 * time.Second
+// stopTimeout is how long a system may take to stop.
+const stopTimeout = 15 * time.Second
 
-// instance is a system that runs, with its databases.
+// instance is a running system with its databases.
 type instance struct {
 	setup    system.Setup
-	closers  []func() error // what to undo, last first
-	services []int          // first processes of the databases
+	closers  []func() error // cleanups, in reverse order
+	services []int          // main processes of the databases
 	cmd      *exec.Cmd
 	in       *json.Encoder
 	stdin    io.Closer
-	replies  chan system.Reply // closed with the process's output
+	replies  chan system.Reply // closed when the process closes its output
 	log      *tail
 }
 
-// launch starts the databases of a system. Its own process is started by exec.
+// launch starts the databases of a system. exec starts its own process.
 func launch(ctx context.Context, e entry, cluster *services.Cluster) (_ *instance, err error) {
 	i := &instance{}
 	defer func() {
@@ -66,7 +66,7 @@ func launch(ctx context.Context, e entry, cluster *services.Cluster) (_ *instanc
 	return i, nil
 }
 
-// exec starts the system's process.
+// exec starts the process of the system.
 func (i *instance) exec(binaries string, e entry) error {
 	cmd := exec.Command(filepath.Join(binaries, e.program), e.args...)
 	cmd.Dir = i.setup.Dir
@@ -90,7 +90,7 @@ func (i *instance) exec(binaries string, e entry) error {
 	return nil
 }
 
-// read passes on replies until the process closes its output.
+// read forwards replies until the process closes its output.
 func (i *instance) read(stdout io.Reader) {
 	defer close(i.replies)
 	for replies := json.NewDecoder(stdout); ; {
@@ -105,7 +105,7 @@ func (i *instance) read(stdout io.Reader) {
 	}
 }
 
-// ask has the system do something.
+// ask sends a request and waits for the reply.
 func (i *instance) ask(ctx context.Context, r system.Request) (system.Reply, error) {
 	if err := i.in.Encode(r); err != nil {
 		return system.Reply{}, fmt.Errorf("asking for %s: %w\n%s", r.Verb, err, i.log)
@@ -124,7 +124,7 @@ func (i *instance) ask(ctx context.Context, r system.Request) (system.Reply, err
 	}
 }
 
-// roots are the processes that all others of the system descend from.
+// roots returns the processes from which all others of the system descend.
 func (i *instance) roots() []int {
 	if i.cmd == nil {
 		return i.services
@@ -132,25 +132,25 @@ func (i *instance) roots() []int {
 	return append([]int{i.cmd.Process.Pid}, i.services...)
 }
 
-// end waits for the system's process, whose requests have ended, and for all below it.
+// end waits for the process of the system and all its descendants. It has no more requests.
 func (i *instance) end() error {
 	if err := i.stdin.Close(); err != nil {
 		return err
 	}
-	below, err := process.Family(i.cmd.Process.Pid)
+	below, err := process.ProcessTree(i.cmd.Process.Pid)
 	if err != nil {
 		return err
 	}
-	kill := time.AfterFunc(stopPatience, func() {
+	kill := time.AfterFunc(stopTimeout, func() {
 		for _, pid := range below {
 			if p, err := os.FindProcess(pid); err == nil {
-				_ = p.Kill() // gone already: all the better
+				_ = p.Kill() // it may be gone already
 			}
 		}
 	})
 	defer kill.Stop()
 	for range i.replies {
-		// What it says now, nobody has asked for.
+		// drop replies that nothing waits for
 	}
 	var failed *exec.ExitError
 	if err := i.cmd.Wait(); err != nil && !errors.As(err, &failed) {
@@ -159,7 +159,7 @@ func (i *instance) end() error {
 	return nil
 }
 
-// close undoes all.
+// close releases everything.
 func (i *instance) close() error {
 	var errs []error
 	for n := len(i.closers) - 1; n >= 0; n-- {

@@ -11,19 +11,21 @@ import (
 )
 
 const (
-	// askPatience guards against a system that hangs.
-	askPatience = 2 * time.Minute
+	// requestTimeout guards against a system that hangs.
+	requestTimeout = 2 * time.Minute
 
-	// warmSpawns and the two bounds are how many children are spawned one by one.
-	warmSpawns, minSpawns, maxSpawns = 10, 20, 999 // a parent may have 1,000: the first is not measured
-	// warmTasks and the two bounds are how many independent tasks are run.
+	// warmSpawns is the number of unmeasured sequential spawns; the other two bound the
+	// measured ones.
+	warmSpawns, minSpawns, maxSpawns = 10, 20, 999 // a parent may have 1,000 children, and the first is not measured
+	// warmTasks is the number of unmeasured independent tasks; the other two bound the measured
+	// ones.
 	warmTasks, minTasks, maxTasks = 50, 100, 200_000
-	// trials bounds how often it is tried how many tasks last long enough.
+	// trials bounds the attempts to find the number of tasks for the target duration.
 	trials = 8
-	// smallFanOut is repeated, for it is over too soon to be measured once.
+	// smallFanOut is repeated, because one of them is too short to measure.
 	smallFanOut, smallFanOuts = 1000, 5
-	// leastOfP99 is how many latencies there have to be for a p99.
-	leastOfP99 = 100
+	// minP99Samples is how many latencies a p99 needs.
+	minP99Samples = 100
 )
 
 // meter measures one running system.
@@ -33,7 +35,7 @@ type meter struct {
 	round   int
 	on      *instance
 	samples []Sample
-	// children is how many the fan-outs have had.
+	// number of children of all fan-outs
 	children int
 }
 
@@ -64,12 +66,12 @@ func (m *meter) record(s Sample) {
 }
 
 func (m *meter) ask(ctx context.Context, r system.Request) (system.Reply, error) {
-	ctx, cancel := context.WithTimeout(ctx, askPatience)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	return m.on.ask(ctx, r)
 }
 
-// start brings the system up and waits for its first result.
+// start starts the system and waits for its first result.
 func (m *meter) start(ctx context.Context, e entry) error {
 	began := time.Now()
 	if err := m.on.exec(m.config.Binaries, e); err != nil {
@@ -92,7 +94,7 @@ func (m *meter) spawn(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	n := min(max(m.config.fits(warmSpawns, warm), minSpawns), maxSpawns)
+	n := min(max(m.config.tasksForTarget(warmSpawns, warm), minSpawns), maxSpawns)
 	reply, err := m.ask(ctx, system.Request{Verb: system.VerbSpawn, N: n})
 	if err != nil {
 		return err
@@ -101,15 +103,16 @@ func (m *meter) spawn(ctx context.Context) error {
 		return fmt.Errorf("it tells %d latencies of %d children", len(reply.Latencies), n)
 	}
 	s := Sample{Workload: Spawn, N: n, Seconds: reply.Seconds, P50Millis: figures.Milliseconds(figures.Quantile(reply.Latencies, 0.50))}
-	if n >= leastOfP99 {
+	if n >= minP99Samples {
 		s.P99Millis = figures.Milliseconds(figures.Quantile(reply.Latencies, 0.99))
 	}
 	m.record(s)
 	return nil
 }
 
-// fits is how many tasks would last as long as a workload should.
-func (c Config) fits(n int, took system.Reply) int {
+// tasksForTarget returns how many tasks last about as long as Config.Target, given how long n
+// took.
+func (c Config) tasksForTarget(n int, took system.Reply) int {
 	return int(float64(n) / took.Seconds * c.Target.Seconds())
 }
 
@@ -126,7 +129,7 @@ func (m *meter) fanOut(ctx context.Context) error {
 		}
 		for began := time.Now(); times > 0; times-- {
 			var err error
-			if last, err = m.costed(ctx, system.Request{Verb: system.VerbFanOut, N: n}, FanOut); err != nil {
+			if last, err = m.measureCost(ctx, system.Request{Verb: system.VerbFanOut, N: n}, FanOut); err != nil {
 				return err
 			}
 			m.children += n
@@ -139,8 +142,8 @@ func (m *meter) fanOut(ctx context.Context) error {
 	return nil
 }
 
-// costed has the system do something and says what that cost.
-func (m *meter) costed(ctx context.Context, r system.Request, w Workload) (Sample, error) {
+// measureCost sends a request and measures its cost.
+func (m *meter) measureCost(ctx context.Context, r system.Request, w Workload) (Sample, error) {
 	before, err := process.CPU(m.on.roots()...)
 	if err != nil {
 		return Sample{}, err
@@ -168,8 +171,9 @@ func (m *meter) memory(context.Context) error {
 	return nil
 }
 
-// independent finds out how many tasks last long enough, and measures that many. What a few
-// tasks last tells little of many: it tries more of them until they last half as long.
+// independent finds the number of tasks for the target duration, and measures that many. Few
+// tasks do not predict the duration of many, so it increases the number until they take half of
+// the target.
 func (m *meter) independent(ctx context.Context) error {
 	n := warmTasks
 	for range trials {
@@ -178,11 +182,11 @@ func (m *meter) independent(ctx context.Context) error {
 			return err
 		}
 		long := reply.Seconds >= m.config.Target.Seconds()/2
-		if n = min(max(m.config.fits(n, reply), minTasks), maxTasks); long || n == maxTasks {
+		if n = min(max(m.config.tasksForTarget(n, reply), minTasks), maxTasks); long || n == maxTasks {
 			break
 		}
 	}
-	s, err := m.costed(ctx, system.Request{Verb: system.VerbIndependent, N: n}, Independent)
+	s, err := m.measureCost(ctx, system.Request{Verb: system.VerbIndependent, N: n}, Independent)
 	if err != nil {
 		return err
 	}

@@ -1,5 +1,5 @@
-// Package harness runs systems one after another, several rounds of all of them, and
-// measures from outside what they cost.
+// Package harness runs systems one after another, in several rounds, and measures their cost
+// from outside.
 package harness
 
 import (
@@ -17,29 +17,29 @@ import (
 	"github.com/coppice-run/coppice/bench/services"
 )
 
-// Config says what to measure. Names left out mean all there is.
+// Config says what to measure. Empty lists of names mean all.
 type Config struct {
-	Binaries  string // where the systems' programs are
+	Binaries  string // directory of the systems' programs
 	Systems   []string
 	Workloads []string
-	Sizes     []int // of fan-outs, in rising order
+	Sizes     []int // of fan-outs, ascending
 	Rounds    int
-	Seed      uint64 // of the orders in which the systems are measured
-	// Patience bounds a workload: one that would last longer, going by the one
-	// before, is left out.
+	Seed      uint64 // of the random order of the systems
+	// Patience bounds a workload. One that would exceed it, judging by the one before, is
+	// skipped.
 	Patience time.Duration
-	// Target is how long a workload of no fixed size should last.
+	// Target is how long a workload without a fixed size should take.
 	Target time.Duration
 	Log    *slog.Logger
-	// Samples takes each sample as a line of JSON; nil: nobody does.
+	// Samples gets each sample as a line of JSON. Optional.
 	Samples io.Writer
 }
 
-// restartDelay lets the machine come to rest between two systems.
+// restartDelay lets the machine settle between two systems.
 const restartDelay = 300 * time.Millisecond
 
-// Run measures, and gives all samples. A system that fails is left out of that round,
-// with the reason in its place, and is an error in the end.
+// Run measures, and returns all samples. A system that fails is skipped in that round, with the
+// reason recorded, and makes Run return an error at the end.
 func Run(ctx context.Context, c Config) ([]Sample, error) {
 	chosen, err := choose(c.Systems)
 	if err != nil {
@@ -61,7 +61,7 @@ func Run(ctx context.Context, c Config) ([]Sample, error) {
 func (c Config) rounds(ctx context.Context, chosen []entry, cluster *services.Cluster) ([]Sample, error) {
 	var samples []Sample
 	var failed []error
-	// Each round has an order of its own, so that no system always follows the same.
+	// Each round has its own order, so that no system always follows the same one.
 	shuffle := rand.New(rand.NewPCG(c.Seed, 0)) //nolint:gosec // no secret
 	for round := range c.Rounds {
 		order := slices.Clone(chosen)
@@ -85,7 +85,7 @@ func (c Config) rounds(ctx context.Context, chosen []entry, cluster *services.Cl
 	return samples, errors.Join(failed...)
 }
 
-// firstLine is what fits into a list; the rest is in the log.
+// firstLine returns the first line of an error; the log has the rest.
 func firstLine(err error) string {
 	line, _, _ := strings.Cut(err.Error(), "\n")
 	return line
@@ -108,7 +108,7 @@ func (c Config) wants(w Workload) bool {
 	return len(c.Workloads) == 0 || slices.Contains(c.Workloads, string(w))
 }
 
-// measure runs all workloads of one system, once.
+// measure runs all workloads of one system once.
 func (c Config) measure(ctx context.Context, e entry, round int, cluster *services.Cluster) (_ []Sample, err error) {
 	began := time.Now()
 	i, err := launch(ctx, e, cluster)

@@ -16,7 +16,7 @@ import (
 	"github.com/coppice-run/coppice/bench/services"
 )
 
-// peers are the modules whose versions a figure depends on, with what they are called.
+// peers are the modules whose versions affect the figures, with their names.
 var peers = map[string]string{
 	"github.com/hibiken/asynq":                 "asynq",
 	"github.com/riverqueue/river":              "River",
@@ -26,8 +26,8 @@ var peers = map[string]string{
 	"go.temporal.io/server":                    "Temporal",
 }
 
-// Setting says in one line when, where and of what a run is: what can't be found out is left
-// out.
+// Setting describes date, machine and versions of a run in one line. It omits what it cannot
+// find out.
 func Setting(ctx context.Context, binaries string) string {
 	parts := []string{time.Now().UTC().Format("2006-01-02 15:04 MST"), fmt.Sprintf("%d × %s", runtime.NumCPU(), processor())}
 	for _, command := range [][]string{
@@ -38,7 +38,7 @@ func Setting(ctx context.Context, binaries string) string {
 			parts = append(parts, version(string(out)))
 		}
 	}
-	// `make bench` notes it when it builds: the repository may be another one by now.
+	// `make bench` writes it at build time, because the repository may have changed since.
 	if commit, err := os.ReadFile(filepath.Join(binaries, "coppice-commit")); err == nil {
 		parts = append(parts, "Coppice "+strings.TrimSpace(string(commit)))
 	}
@@ -46,7 +46,7 @@ func Setting(ctx context.Context, binaries string) string {
 	return strings.Join(append(parts, versions(binaries)...), ", ")
 }
 
-// processor is the name of the first one.
+// processor returns the name of the first processor.
 func processor() string {
 	file, err := os.Open("/proc/cpuinfo")
 	if err != nil {
@@ -61,7 +61,7 @@ func processor() string {
 	return runtime.GOARCH
 }
 
-// version leaves out what programs say of their build.
+// version removes build details from a version line.
 func version(line string) string {
 	words := strings.Fields(line)
 	line = strings.Join(words[:min(len(words), 3)], " ")
@@ -71,7 +71,7 @@ func version(line string) string {
 	return strings.NewReplacer("postgres (PostgreSQL)", "PostgreSQL", " server v=", " ", "restate-server", "Restate").Replace(line)
 }
 
-// versions are those of the peers, as the programs of the systems say.
+// versions returns the versions of the peers, as the programs of the systems report them.
 func versions(binaries string) []string {
 	var found []string
 	for _, e := range entries {

@@ -6,8 +6,7 @@ import (
 	"strings"
 )
 
-// entry is a system that can be measured: a program beside this one, and what it
-// needs.
+// entry is a system that can be measured: its program, and what it needs.
 type entry struct {
 	name     string
 	program  string
@@ -15,7 +14,7 @@ type entry struct {
 	redis    bool
 	postgres bool
 	optional bool   // measured only if named
-	about    string // for the flag's help
+	about    string // for the help text of the flag
 }
 
 // entries are all systems, in the order of the table.
@@ -34,7 +33,7 @@ var entries = []entry{
 	{name: "temporal-file", program: "temporal", args: []string{"-tuned", "-file"}, optional: true, about: "the same; SQLite in a file"},
 }
 
-// Systems lists all systems, one a line.
+// Systems lists all systems, one per line.
 func Systems() string {
 	var lines strings.Builder
 	for _, e := range entries {
@@ -47,7 +46,7 @@ func Systems() string {
 	return lines.String()
 }
 
-// choose gives the systems of these names; none means all that are not optional.
+// choose returns the systems with these names. No names mean all that are not optional.
 func choose(names []string) ([]entry, error) {
 	var chosen []entry
 	for _, e := range entries {

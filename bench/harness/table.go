@@ -9,7 +9,7 @@ import (
 	"github.com/coppice-run/coppice/bench/figures"
 )
 
-// column is a figure of the table.
+// column is a column of the table.
 type column struct {
 	title  string
 	of     func(Sample) bool
@@ -17,7 +17,7 @@ type column struct {
 	digits int
 }
 
-// columns are the figures of a run with these sizes of fan-outs.
+// columns returns the columns for these fan-out sizes.
 func columns(sizes []int) []column {
 	all := []column{
 		{"cold start, ms", is(Cold), func(s Sample) float64 { return s.Seconds * 1000 }, 0},
@@ -37,11 +37,11 @@ func columns(sizes []int) []column {
 	)
 }
 
-// largestFanOut stands for the fan-out with the most children that a system has done:
-// CPU time is counted in steps of 10 ms, too coarse for small ones.
+// largestFanOut stands for the largest fan-out that a system has completed. CPU time has a
+// resolution of 10 ms, which is too coarse for small fan-outs.
 const largestFanOut Workload = "largest fan-out"
 
-// withLargest adds the samples of a system's largest fan-out once more, as such.
+// withLargest adds copies of the samples of a system's largest fan-out, with that name.
 func withLargest(samples []Sample, system string) []Sample {
 	most := 0
 	for _, s := range samples {
@@ -67,8 +67,8 @@ func perSecond(s Sample) float64 { return s.PerSecond }
 
 func cpuMicros(s Sample) float64 { return s.CPUMicros }
 
-// Table writes the medians of samples as a Markdown table, with the smallest and the
-// largest of each where they differ, and below it what was left out.
+// Table writes the medians of the samples as a Markdown table, with minimum and maximum where
+// they differ. Below it are the skipped workloads.
 func Table(out io.Writer, samples []Sample, sizes []int) error {
 	var lines strings.Builder
 	all := columns(sizes)
@@ -87,13 +87,13 @@ func Table(out io.Writer, samples []Sample, sizes []int) error {
 		}
 		lines.WriteString("\n")
 	}
-	lines.WriteString(leftOut(samples))
+	lines.WriteString(omissions(samples))
 	_, err := io.WriteString(out, lines.String())
 	return err
 }
 
-// cell is "median (min–max)", or a dash where there is nothing. If it is of fewer rounds than
-// there were, it says so.
+// cell returns "median (min–max)", or a dash without values. It says so if some rounds are
+// missing.
 func (c column) cell(samples []Sample, system string) string {
 	var found []float64
 	rounds, all := map[int]bool{}, 0
@@ -118,8 +118,8 @@ func (c column) cell(samples []Sample, system string) string {
 	return middle
 }
 
-// leftOut lists what there is no figure of, once each.
-func leftOut(samples []Sample) string {
+// omissions lists the workloads without a figure, once each.
+func omissions(samples []Sample) string {
 	var lines []string
 	for _, s := range samples {
 		if s.Skipped == "" {

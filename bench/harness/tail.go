@@ -2,8 +2,8 @@ package harness
 
 import "sync"
 
-// keep is how much of a log is worth showing.
-const keep = 4 << 10
+// tailBytes is how much of a log is shown.
+const tailBytes = 4 << 10
 
 // tail keeps the end of what is written to it.
 type tail struct {
@@ -16,13 +16,13 @@ func (t *tail) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.text = append(t.text, p...)
-	if over := len(t.text) - keep; over > 0 {
+	if over := len(t.text) - tailBytes; over > 0 {
 		t.text = append(t.text[:0], t.text[over:]...)
 	}
 	return len(p), nil
 }
 
-// String is what is kept.
+// String returns what was kept.
 func (t *tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

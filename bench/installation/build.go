@@ -10,15 +10,15 @@ import (
 	"strings"
 )
 
-// Binaries are our programs, built as they are shipped.
+// Binaries are our programs, built as for a release.
 type Binaries struct {
 	Coppice, Orchestrator, Worker string
 
-	made string // the directory to remove
+	made string // directory to remove
 }
 
-// Build builds the programs with the module's own versions of what it needs, not with
-// those of the measurements.
+// Build builds the programs with the dependency versions of their own module, not with those of
+// the benchmarks.
 func Build(ctx context.Context) (*Binaries, error) {
 	list := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/coppice-run/coppice")
 	list.Stderr = os.Stderr
@@ -40,13 +40,13 @@ func Build(ctx context.Context) (*Binaries, error) {
 	return b, nil
 }
 
-// Built are programs that somebody has built into a directory.
+// Built returns programs that were built before.
 func Built(dir string) *Binaries {
 	at := func(name string) string { return filepath.Join(dir, name) }
 	return &Binaries{Coppice: at("coppice"), Orchestrator: at("orchestrator"), Worker: at("worker")}
 }
 
-// Remove removes them, if Build has made them.
+// Remove deletes the programs, if Build has built them.
 func (b *Binaries) Remove() error {
 	if b.made == "" {
 		return nil

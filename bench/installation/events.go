@@ -7,7 +7,7 @@ import (
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 )
 
-// Replay gives all events of a session that is at rest.
+// Replay calls each with all events of an idle session.
 func (i *Installation) Replay(ctx context.Context, session string, each func(*pb.Event)) error {
 	return i.Follow(ctx, &pb.WatchSessionRequest{SessionId: session, UntilIdle: true}, func(e *pb.Event) bool {
 		each(e)
@@ -15,8 +15,8 @@ func (i *Installation) Replay(ctx context.Context, session string, each func(*pb
 	})
 }
 
-// Follow watches a session until it is idle, if the request says so, or each returns
-// false.
+// Follow watches a session until each returns false or, if the request asks for it, until the
+// session is idle.
 func (i *Installation) Follow(ctx context.Context, req *pb.WatchSessionRequest, each func(*pb.Event) bool) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

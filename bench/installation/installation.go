@@ -1,7 +1,7 @@
-// Package installation runs Coppice for measurements as it is run for work: real
-// processes on this machine, with the defaults of durability of the database and of
-// Redis. Only the model is none: it answers at once what the prompt asks for (see
-// scenario.yaml), so that all that is measured is Coppice.
+// Package installation runs Coppice for measurements as in production: as processes on this
+// machine, with the default durability of the database and of Redis. Only the model is
+// replaced. It answers at once what the prompt asks for (see scenario.yaml), so that only
+// Coppice is measured.
 package installation
 
 import (
@@ -20,69 +20,69 @@ import (
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 )
 
-// Kind is how the parts are put together.
+// Kind is how an installation is deployed.
 type Kind string
 
 // The kinds of installations.
 const (
 	// Embedded is `coppice dev`: SQLite, miniredis, orchestrator and worker in one process.
 	Embedded Kind = "embedded"
-	// Separate is PostgreSQL, Redis, an orchestrator and workers, each a process of its own.
+	// Separate is PostgreSQL, Redis, an orchestrator and workers, each in its own process.
 	Separate Kind = "separate"
 )
 
-// Kinds are all of them.
+// Kinds returns all kinds.
 func Kinds() []Kind { return []Kind{Embedded, Separate} }
 
-// Options say what to run.
+// Options configure an installation.
 type Options struct {
 	Kind     Kind
 	Binaries *Binaries
-	Workers  int // of a separate installation; an embedded one is its own only worker
-	Slots    int // of each worker
-	// Database is the URL of an empty database and Wire host:port of a Redis that are
-	// there already, for a separate installation; empty: it starts its own.
+	Workers  int // of a separate installation; an embedded one has one
+	Slots    int // per worker
+	// Database is the URL of an empty database, and Wire the host:port of a Redis, that exist
+	// already. They are for a separate installation; if they are empty, it starts its own.
 	Database, Wire string
-	// Profile serves profiles, for Heap.
+	// Profile makes the processes serve profiles, for Heap.
 	Profile bool
-	// Statements has PostgreSQL count what it executes (pg_stat_statements), which costs
-	// a little.
+	// Statements enables pg_stat_statements in PostgreSQL, which has a small cost.
 	Statements bool
-	// Unseen has workers not listen for who asks whether they live.
-	Unseen bool
-	// Metered puts a meter into each connection of a separate installation. That costs
-	// time: measure none with it.
+	// NoLivenessPort makes workers not open the port at which orchestrators probe whether they
+	// are alive.
+	NoLivenessPort bool
+	// Metered puts a meter into each connection of a separate installation. That takes time, so
+	// do not measure durations with it.
 	Metered bool
 }
 
-// Installation is running.
+// Installation is a running installation.
 type Installation struct {
 	Options
-	Dir      string // everything it writes
+	Dir      string // directory of all its files
 	Postgres *services.Postgres
 	Redis    *services.Redis
 
 	address      string
-	orchestrator *process.Process // or the one process of an embedded installation
+	orchestrator *process.Process // the only process of an embedded installation
 	workers      []*process.Process
-	started      int // workers, ever
+	started      int // number of workers ever started
 	conn         *grpc.ClientConn
-	profiles     map[string]string // where processes serve theirs, by name
-	// Of a metered installation: from orchestrator to database and Redis, and from
-	// workers to Redis and orchestrator.
+	profiles     map[string]string // URL of each process's profiles, by name
+	// Meters of a metered installation: from the orchestrator to database and Redis, and from
+	// the workers to Redis and orchestrator.
 	ToDatabase, ToRedis, WorkersToRedis, WorkersToOrchestrator *Meter
 }
 
-// files are how many files workspaces have for the prompts "source N" and "noise N".
+// Number and size of the workspace files for the prompts "source N" and "noise N".
 const (
 	files     = 101
 	fileBytes = 5 << 10
 )
 
-// maxAnswer bounds what the client takes: a tree of 10,000 is long.
+// maxAnswer bounds a response, because a tree of 10,000 tasks is large.
 const maxAnswer = 256 << 20
 
-// Start runs an installation until Stop.
+// Start starts an installation. Call Stop to end it.
 func Start(ctx context.Context, o Options) (_ *Installation, err error) {
 	dir, err := os.MkdirTemp("", "coppice-bench-")
 	if err != nil {
@@ -94,7 +94,7 @@ func Start(ctx context.Context, o Options) (_ *Installation, err error) {
 			err = errors.Join(err, i.Stop())
 		}
 	}()
-	if err := i.furnish(); err != nil {
+	if err := i.writeAssets(); err != nil {
 		return nil, err
 	}
 	if i.address, err = system.FreeAddress(); err != nil {
@@ -164,23 +164,24 @@ func (i *Installation) addMeters() error {
 	return nil
 }
 
-// through is the address of the meter, if there is one.
-func through(m *Meter, server string) string {
+// meteredAddress returns the address of the meter, if there is one, otherwise that of the
+// server.
+func meteredAddress(m *Meter, server string) string {
 	if m == nil {
 		return server
 	}
 	return m.Address()
 }
 
-// database is the URL that the orchestrator is given.
+// database returns the database URL for the orchestrator.
 func (i *Installation) database() string {
 	if i.Database != "" {
 		return i.Database
 	}
-	return i.Postgres.URLAt(through(i.ToDatabase, i.Postgres.Address))
+	return i.Postgres.URLAt(meteredAddress(i.ToDatabase, i.Postgres.Address))
 }
 
-// wire is the address of Redis.
+// wire returns the address of Redis.
 func (i *Installation) wire() string {
 	if i.Wire != "" {
 		return i.Wire
@@ -188,12 +189,12 @@ func (i *Installation) wire() string {
 	return i.Redis.Address
 }
 
-// StartOrchestrator starts the orchestrator of a separate installation, or starts it
-// again after a Kill.
+// StartOrchestrator starts the orchestrator of a separate installation, also again after a
+// Kill.
 func (i *Installation) StartOrchestrator() (err error) {
 	args := []string{
 		"--listen", i.address, "--database", i.database(),
-		"--redis-url", "redis://" + through(i.ToRedis, i.wire()),
+		"--redis-url", "redis://" + meteredAddress(i.ToRedis, i.wire()),
 		"--agents-dir", filepath.Join(i.Dir, "agents"),
 		"--max-depth", "200", "--max-width", "20000", "--max-total", "1000000", "--max-running", "100000", "--max-queue", "0",
 	}
@@ -201,8 +202,8 @@ func (i *Installation) StartOrchestrator() (err error) {
 	return err
 }
 
-// workerFlags are those of whatever has a worker in it. No agent here runs commands,
-// so there is nothing to confine.
+// workerFlags returns the flags of each process that contains a worker. No agent here runs
+// commands, so the sandbox is off.
 func (i *Installation) workerFlags() []string {
 	return []string{
 		"--scenario", filepath.Join(i.Dir, "scenario.yaml"),
@@ -214,10 +215,10 @@ func (i *Installation) workerFlags() []string {
 func (i *Installation) StartWorker(_ context.Context) (*process.Process, error) {
 	i.started++
 	args := append([]string{
-		"--orchestrator", through(i.WorkersToOrchestrator, i.address),
-		"--redis-url", "redis://" + through(i.WorkersToRedis, i.wire()), "--slots", fmt.Sprint(i.Slots),
+		"--orchestrator", meteredAddress(i.WorkersToOrchestrator, i.address),
+		"--redis-url", "redis://" + meteredAddress(i.WorkersToRedis, i.wire()), "--slots", fmt.Sprint(i.Slots),
 	}, i.workerFlags()...)
-	if i.Unseen {
+	if i.NoLivenessPort {
 		args = append(args, "--alive-listen", "")
 	}
 	p, err := i.run(fmt.Sprint("worker-", i.started), i.Binaries.Worker, args)
@@ -228,7 +229,7 @@ func (i *Installation) StartWorker(_ context.Context) (*process.Process, error) 
 	return p, nil
 }
 
-// run starts one of our programs, whose log goes to a file.
+// run starts one of our programs. Its log goes to a file.
 func (i *Installation) run(name, program string, args []string) (*process.Process, error) {
 	if i.Profile {
 		address, err := system.FreeAddress()
@@ -241,7 +242,7 @@ func (i *Installation) run(name, program string, args []string) (*process.Proces
 	return process.Start(name, program, args, i.Dir, nil)
 }
 
-// connect waits until the orchestrator answers.
+// connect waits until the orchestrator responds.
 func (i *Installation) connect(ctx context.Context) (err error) {
 	i.conn, err = grpc.NewClient(i.address,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
@@ -259,30 +260,31 @@ func (i *Installation) connect(ctx context.Context) (err error) {
 	})
 }
 
-// Address is where Coppice serves.
+// Address returns the address of the API.
 func (i *Installation) Address() string { return i.address }
 
-// Sessions is a client.
+// Sessions returns a client.
 func (i *Installation) Sessions() pb.SessionServiceClient { return pb.NewSessionServiceClient(i.conn) }
 
-// Tasks is a client.
+// Tasks returns a client.
 func (i *Installation) Tasks() pb.TaskServiceClient { return pb.NewTaskServiceClient(i.conn) }
 
-// Approvals is a client.
+// Approvals returns a client.
 func (i *Installation) Approvals() pb.ApprovalServiceClient {
 	return pb.NewApprovalServiceClient(i.conn)
 }
 
-// Admin is a client.
+// Admin returns a client.
 func (i *Installation) Admin() pb.AdminServiceClient { return pb.NewAdminServiceClient(i.conn) }
 
-// Orchestrator is the process that serves; of an embedded installation the only one.
+// Orchestrator returns the process of the orchestrator. An embedded installation has only this
+// one.
 func (i *Installation) Orchestrator() *process.Process { return i.orchestrator }
 
-// Workers are the processes of workers that have been started and not been killed.
+// Workers returns the running worker processes.
 func (i *Installation) Workers() []*process.Process { return living(i.workers) }
 
-// Processes are all that run, databases too.
+// Processes returns all running processes, including databases.
 func (i *Installation) Processes() []*process.Process {
 	all := append([]*process.Process{i.orchestrator}, i.workers...)
 	if i.Redis != nil {
@@ -304,8 +306,8 @@ func living(of []*process.Process) []*process.Process {
 	return left
 }
 
-// Stop ends all processes and removes what they have written. It fails if one of ours was gone
-// already that nobody had ended, or says that something went wrong.
+// Stop stops all processes and removes their files. It fails if one of our processes has ended
+// unexpectedly or reports an error.
 func (i *Installation) Stop() error {
 	var errs []error
 	if i.conn != nil {

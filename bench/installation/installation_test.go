@@ -58,7 +58,7 @@ func testInstallation(t *testing.T, kind installation.Kind, binaries *installati
 		if err != nil {
 			t.Fatalf("%s: %v", prompt, err)
 		}
-		if err := i.Holds(t.Context(), s, want.tasks, want.answers); err != nil {
+		if err := i.CheckCounts(t.Context(), s, want.tasks, want.answers); err != nil {
 			t.Errorf("%s: %v", prompt, err)
 		}
 	}
@@ -67,7 +67,7 @@ func testInstallation(t *testing.T, kind installation.Kind, binaries *installati
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := i.Holds(t.Context(), s, 3, 4); err == nil {
+	if err := i.CheckCounts(t.Context(), s, 3, 4); err == nil {
 		t.Error("children that have failed count as if they had ended well")
 	}
 	for _, p := range i.Processes() {

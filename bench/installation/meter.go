@@ -8,8 +8,7 @@ import (
 	"sync/atomic"
 )
 
-// Meter stands between clients and a server, hands on what they say to each other, and
-// counts it.
+// Meter is a proxy between clients and a server that counts the traffic.
 type Meter struct {
 	listener net.Listener
 	server   string
@@ -20,12 +19,12 @@ type Meter struct {
 	closed   bool
 }
 
-type meterCounts struct{ up, down, trips, connections atomic.Int64 }
+type meterCounts struct{ up, down, roundTrips, connections atomic.Int64 }
 
-// Counts is what a meter has counted so far.
+// Counts are the counts so far.
 type Counts struct {
-	Up, Down    int64 // bytes of clients, of the server
-	Trips       int64 // how often the server spoke after its client had
+	Up, Down    int64 // bytes from clients, from the server
+	RoundTrips  int64 // how often the server sent after its client had
 	Connections int64
 }
 
@@ -40,26 +39,26 @@ func NewMeter(server string) (*Meter, error) {
 	return m, nil
 }
 
-// Address is where clients connect to.
+// Address returns the address for clients.
 func (m *Meter) Address() string { return m.listener.Addr().String() }
 
-// Counts is what was counted so far.
+// Counts returns the counts so far.
 func (m *Meter) Counts() Counts {
 	return Counts{
 		Up: m.counts.up.Load(), Down: m.counts.down.Load(),
-		Trips: m.counts.trips.Load(), Connections: m.counts.connections.Load(),
+		RoundTrips: m.counts.roundTrips.Load(), Connections: m.counts.connections.Load(),
 	}
 }
 
-// Since is what was counted after an earlier look.
+// Since returns the difference to earlier counts.
 func (c Counts) Since(before Counts) Counts {
 	return Counts{
 		Up: c.Up - before.Up, Down: c.Down - before.Down,
-		Trips: c.Trips - before.Trips, Connections: c.Connections - before.Connections,
+		RoundTrips: c.RoundTrips - before.RoundTrips, Connections: c.Connections - before.Connections,
 	}
 }
 
-// Close ends all connections.
+// Close closes all connections.
 func (m *Meter) Close() error {
 	err := m.listener.Close()
 	m.mu.Lock()
@@ -79,8 +78,8 @@ func ignoreClosed(err error) error {
 	return err
 }
 
-// keep remembers a connection, to end it; false if all are to end already.
-func (m *Meter) keep(c net.Conn) bool {
+// track registers a connection for Close. It returns false if the meter is closed.
+func (m *Meter) track(c net.Conn) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.conns = append(m.conns, c)
@@ -94,42 +93,42 @@ func (m *Meter) accept() {
 			return
 		}
 		m.counts.connections.Add(1)
-		m.open.Go(func() { m.join(client) })
+		m.open.Go(func() { m.proxy(client) })
 	}
 }
 
-// join carries one connection until either side ends it.
-func (m *Meter) join(client net.Conn) {
+// proxy carries one connection until either side ends it.
+func (m *Meter) proxy(client net.Conn) {
 	defer client.Close() //nolint:errcheck // there is nobody left to tell
 	server, err := net.Dial("tcp", m.server)
 	if err != nil {
 		return
 	}
 	defer server.Close() //nolint:errcheck // there is nobody left to tell
-	if !m.keep(client) || !m.keep(server) {
+	if !m.track(client) || !m.track(server) {
 		return
 	}
-	var asked atomic.Bool // the client has spoken since the server did
+	var asked atomic.Bool // the client has sent since the server did
 	var up sync.WaitGroup
 	up.Go(func() {
-		carry(server, client, func(n int) {
+		copyCounting(server, client, func(n int) {
 			m.counts.up.Add(int64(n))
 			asked.Store(true)
 		})
 		server.Close() //nolint:errcheck // it has nobody left to talk to
 	})
-	carry(client, server, func(n int) {
+	copyCounting(client, server, func(n int) {
 		m.counts.down.Add(int64(n))
 		if asked.Swap(false) {
-			m.counts.trips.Add(1)
+			m.counts.roundTrips.Add(1)
 		}
 	})
 	client.Close() //nolint:errcheck // it has nobody left to talk to
 	up.Wait()
 }
 
-// carry copies until there is nothing more.
-func carry(to io.Writer, from io.Reader, count func(n int)) {
+// copyCounting copies until the end of the input.
+func copyCounting(to io.Writer, from io.Reader, count func(n int)) {
 	buffer := make([]byte, 64<<10)
 	for {
 		n, err := from.Read(buffer)

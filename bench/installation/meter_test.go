@@ -36,7 +36,7 @@ func TestMeter(t *testing.T) {
 			t.Fatalf("the answer is %q, %v", line, err)
 		}
 	}
-	want := installation.Counts{Up: 6 * times, Down: 6 * times, Trips: times, Connections: 1}
+	want := installation.Counts{Up: 6 * times, Down: 6 * times, RoundTrips: times, Connections: 1}
 	if got := m.Counts(); got != want {
 		t.Errorf("counted were %+v, want %+v", got, want)
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/coppice-run/coppice/bench/process"
 )
 
-// Heap is what the orchestrator's Go objects take that are still in use, in bytes; the
-// installation has to serve profiles.
+// Heap returns the size of the orchestrator's live Go objects, in bytes. It requires
+// Options.Profile.
 func (i *Installation) Heap(ctx context.Context) (int64, error) {
 	const line = "# HeapAlloc = "
 	page, err := i.FetchProfile(ctx, i.orchestrator, "heap?gc=1&debug=1")
@@ -28,7 +28,7 @@ func (i *Installation) Heap(ctx context.Context) (int64, error) {
 	return strconv.ParseInt(n, 10, 64)
 }
 
-// FetchProfile fetches a page below /debug/pprof/ of one of our processes.
+// FetchProfile fetches a page under /debug/pprof/ from one of our processes.
 func (i *Installation) FetchProfile(ctx context.Context, p *process.Process, page string) ([]byte, error) {
 	address, ok := i.profiles[p.Name]
 	if !ok {

@@ -10,16 +10,16 @@ import (
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 )
 
-// The agents of furniture/agents.
+// The agents in the directory agents.
 const (
-	Parent = "parent" // gives tasks to others
+	Parent = "parent" // spawns children
 	Child  = "child"  // answers
-	Asker  = "asker"  // needs somebody's approval
+	Asker  = "asker"  // asks for an approval
 	Reader = "reader" // reads files of the workspace
 )
 
-// patience is how long a call waits for an end, which is then asked for again.
-const patience = time.Minute
+// waitTimeout is the timeout of one wait call, which is then repeated.
+const waitTimeout = time.Minute
 
 // Open opens a session whose root does what the prompt says (see scenario.yaml).
 func (i *Installation) Open(ctx context.Context, agent, prompt string) (*pb.Session, error) {
@@ -32,11 +32,11 @@ func (i *Installation) Open(ctx context.Context, agent, prompt string) (*pb.Sess
 	return opened.GetSession(), nil
 }
 
-// Wait waits until the root's run has ended, and fails if it has not completed.
+// Wait waits for the end of the root's run, and fails unless it completed.
 func (i *Installation) Wait(ctx context.Context, s *pb.Session) (*pb.Task, error) {
 	for {
 		waited, err := i.Tasks().WaitTask(ctx, &pb.WaitTaskRequest{
-			SessionId: s.GetId(), TaskId: s.GetRootTaskId(), Timeout: durationpb.New(patience),
+			SessionId: s.GetId(), TaskId: s.GetRootTaskId(), Timeout: durationpb.New(waitTimeout),
 		})
 		if err != nil {
 			return nil, fmt.Errorf("waiting for the end: %w", err)
@@ -50,7 +50,7 @@ func (i *Installation) Wait(ctx context.Context, s *pb.Session) (*pb.Task, error
 // Do opens a session and waits for the root's result.
 func (i *Installation) Do(ctx context.Context, agent, prompt string) (*pb.Session, error) {
 	opened, err := i.Sessions().CreateSession(ctx, &pb.CreateSessionRequest{
-		Agent: agent, Message: &pb.UserMessage{Text: prompt}, Wait: durationpb.New(patience),
+		Agent: agent, Message: &pb.UserMessage{Text: prompt}, Wait: durationpb.New(waitTimeout),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("opening a session: %w", err)
@@ -63,11 +63,11 @@ func (i *Installation) Do(ctx context.Context, agent, prompt string) (*pb.Sessio
 	return opened.GetSession(), err
 }
 
-// Holds fails if a session has not so many tasks and not so many answers of models, of which
-// a child has one and a parent one more than it spawns times: a child that is refused or that
-// fails is an error for its parent's model, which here does not mind. Builds that do not count
-// answers are asked for tasks alone.
-func (i *Installation) Holds(ctx context.Context, s *pb.Session, tasks, answers int) error {
+// CheckCounts fails unless a session has this many tasks and model answers. A child has one
+// answer, and a parent one more than it spawns times. This detects children that were refused
+// or failed: to the parent's model that is an error which it ignores here. Builds that do not
+// count answers are checked for tasks only.
+func (i *Installation) CheckCounts(ctx context.Context, s *pb.Session, tasks, answers int) error {
 	now, err := i.Sessions().GetSession(ctx, &pb.GetSessionRequest{SessionId: s.GetId()})
 	if err != nil {
 		return fmt.Errorf("counting tasks: %w", err)
@@ -79,11 +79,11 @@ func (i *Installation) Holds(ctx context.Context, s *pb.Session, tasks, answers 
 	return nil
 }
 
-// DoMany opens n sessions over one stream and waits for their roots' results. At most so many
-// are open at once.
+// DoMany opens n sessions over one stream and waits for the results of their roots. At most
+// atOnce are open at the same time.
 func (i *Installation) DoMany(ctx context.Context, agent, prompt string, n, atOnce int) error {
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel() // which ends the stream, if all goes well after its end
+	defer cancel() // this ends the stream if DoMany returns early
 	stream, err := i.Sessions().CreateSessions(ctx)
 	if err != nil {
 		return fmt.Errorf("opening sessions: %w", err)
@@ -111,16 +111,16 @@ func (i *Installation) DoMany(ctx context.Context, agent, prompt string, n, atOn
 	return <-sent
 }
 
-// sendMany asks for n sessions, as long as there is room among those that are open.
+// sendMany requests n sessions, each when there is room among the open ones.
 func sendMany(ctx context.Context, stream pb.SessionService_CreateSessionsClient, agent, prompt string, n int, open chan<- struct{}) error {
 	for number := range n {
 		select {
 		case open <- struct{}{}:
 		case <-ctx.Done():
-			return nil // who waits for the ends says why
+			return nil // the receiver gets the error
 		}
 		if err := stream.Send(&pb.CreateSessionsRequest{Number: int64(number), Session: &pb.CreateSessionRequest{
-			Agent: agent, Message: &pb.UserMessage{Text: prompt}, Wait: durationpb.New(patience),
+			Agent: agent, Message: &pb.UserMessage{Text: prompt}, Wait: durationpb.New(waitTimeout),
 		}}); err != nil {
 			return fmt.Errorf("asking for a session: %w", err)
 		}
@@ -128,7 +128,7 @@ func sendMany(ctx context.Context, stream pb.SessionService_CreateSessionsClient
 	return stream.CloseSend()
 }
 
-// completed gives a task whose run has ended, and fails if it has not completed.
+// completed returns a task that completed, and an error for any other.
 func completed(t *pb.Task) (*pb.Task, error) {
 	if t.GetState() != pb.TaskState_TASK_STATE_COMPLETED {
 		return nil, fmt.Errorf("the root is %s, %s: %s", t.GetState(), t.GetReason(), t.GetDetail())

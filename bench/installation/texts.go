@@ -13,9 +13,8 @@ import (
 	"strings"
 )
 
-// sources are the beginnings of as many files of Go's own library, the first fileBytes
-// of each: text as an agent reads it. Tests and what a program has written are not
-// among them.
+// sources returns the first fileBytes of files of Go's standard library, as text like agents
+// read it. It excludes tests and generated files.
 func sources(ctx context.Context) ([][]byte, error) {
 	root, err := exec.CommandContext(ctx, "go", "env", "GOROOT").Output()
 	if err != nil {
@@ -49,9 +48,9 @@ func sources(ctx context.Context) ([][]byte, error) {
 	return texts[:files], nil
 }
 
-// noise is text of fileBytes of which no packing makes less than three quarters.
+// noise returns fileBytes of text that does not compress below three quarters of its size.
 func noise(seed uint64) []byte {
-	r := rand.New(rand.NewPCG(seed, seed)) //nolint:gosec // it is to be the same each time
+	r := rand.New(rand.NewPCG(seed, seed)) //nolint:gosec // the text must be reproducible
 	var text []byte
 	for len(text) < fileBytes {
 		var line [57]byte

@@ -11,16 +11,16 @@ import (
 	"github.com/coppice-run/coppice/bench/process"
 )
 
-// spent is the processor time that an installation has used, by process.
-type spent struct {
+// cpuTimes is the CPU time of an installation, by process.
+type cpuTimes struct {
 	names []string
 	used  map[string]time.Duration
 }
 
-// spending looks at what has been used so far. Processes with the same part, as several
-// workers, count as one.
-func spending(i *installation.Installation) (spent, error) {
-	s := spent{used: map[string]time.Duration{}}
+// cpuTimesOf returns the CPU times so far. Processes with the same role, such as several
+// workers, are added up.
+func cpuTimesOf(i *installation.Installation) (cpuTimes, error) {
+	s := cpuTimes{used: map[string]time.Duration{}}
 	for _, p := range i.Processes() {
 		used, err := p.CPU()
 		if err != nil {
@@ -35,7 +35,7 @@ func spending(i *installation.Installation) (spent, error) {
 	return s, nil
 }
 
-// part is what a process is: "worker-3" is a worker.
+// part returns the role of a process: "worker-3" is a worker.
 func part(p *process.Process) string {
 	var n int
 	if _, err := fmt.Sscanf(p.Name, "worker-%d", &n); err == nil {
@@ -44,9 +44,9 @@ func part(p *process.Process) string {
 	return p.Name
 }
 
-// reportSince gives what was used since, for each of so many tasks.
-func (l *Lab) reportSince(before spent, i *installation.Installation, name string, tasks int) error {
-	now, err := spending(i)
+// reportSince reports the CPU time since an earlier measurement, per task.
+func (l *Lab) reportSince(before cpuTimes, i *installation.Installation, name string, tasks int) error {
+	now, err := cpuTimesOf(i)
 	if err != nil {
 		return err
 	}
@@ -61,16 +61,16 @@ func (l *Lab) reportSince(before spent, i *installation.Installation, name strin
 	return l.Report(name+", all", "µs CPU/task", figures.Microseconds(sum)/float64(tasks))
 }
 
-// sizes measures what a task costs in trees of the same shape: a root with ten
-// children, each with a tenth of the others. Parents are tasks too.
+// sizes measures the cost of a task in trees of the same shape: a root with ten children, each
+// with a tenth of the remaining tasks. Parents count as tasks.
 func sizes(ctx context.Context, l *Lab) error {
-	return l.with(ctx, installation.Options{}, func(i *installation.Installation) error {
+	return l.withInstallation(ctx, installation.Options{}, func(i *installation.Installation) error {
 		if _, err := i.Do(ctx, installation.Parent, "fan 100"); err != nil { // warm
 			return err
 		}
 		const parents = 11
 		for _, size := range []struct{ children, trees int }{{100, 20}, {1_000, 4}, {10_000, 1}} {
-			before, err := spending(i)
+			before, err := cpuTimesOf(i)
 			if err != nil {
 				return err
 			}
@@ -81,7 +81,7 @@ func sizes(ctx context.Context, l *Lab) error {
 				if err != nil {
 					return err
 				}
-				if err := i.Holds(ctx, s, parents+size.children, 2*parents+size.children); err != nil {
+				if err := i.CheckCounts(ctx, s, parents+size.children, 2*parents+size.children); err != nil {
 					return err
 				}
 			}
@@ -98,7 +98,7 @@ func sizes(ctx context.Context, l *Lab) error {
 	})
 }
 
-// reportMemory gives what each process has in memory.
+// reportMemory reports the memory of each process.
 func (l *Lab) reportMemory(i *installation.Installation, name string) error {
 	sum := int64(0)
 	for _, p := range i.Processes() {

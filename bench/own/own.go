@@ -1,10 +1,10 @@
-// Package own has the measurements that only concern Coppice: what a tree costs, how
-// long a spawn takes, what a parked run costs, how soon a lost run goes on. Each is
-// a workload on installations of its own.
+// Package own has the measurements of Coppice alone: the cost of a tree, the latency of a
+// spawn, the cost of a parked run, the time until a lost run continues. Each is a workload on
+// its own installation.
 //
-// Times of steps inside a tree are taken from the times of events, which the
-// orchestrator's clock gives when it decides, to the microsecond: one clock, and no
-// watcher in the way. What a client sees is taken from the client's clock.
+// Times of steps inside a tree are differences between times of events. The orchestrator's
+// clock sets them when it decides, in microseconds, so there is one clock and no effect of a
+// watcher. What a client sees is measured with the client's clock.
 package own
 
 import (
@@ -25,7 +25,7 @@ import (
 	"github.com/coppice-run/coppice/bench/process"
 )
 
-// Workload measures one thing on one kind of installation.
+// Workload is one measurement, and the kinds of installations that it is for.
 type Workload struct {
 	Name  string
 	About string
@@ -38,7 +38,7 @@ var (
 	separate = []installation.Kind{installation.Separate}
 )
 
-// Workloads are all there are, in the order in which they run.
+// Workloads returns all workloads, in the order in which they run.
 func Workloads() []Workload {
 	return []Workload{
 		{"cold", "from exec to the first result", []installation.Kind{installation.Embedded}, coldStart},
@@ -47,7 +47,7 @@ func Workloads() []Workload {
 		{"sustained", "many sessions at once", both, sustained},
 		{"deep", "a chain of 100 tasks", separate, deep},
 		{"size", "what a task costs in trees of different size", both, sizes},
-		{"trips", "bytes, round trips and transactions that write, of a task", separate, trips},
+		{"trips", "bytes, round trips and transactions that write, of a task", separate, measureTrips},
 		{"statements", "what PostgreSQL does for a task", separate, statements},
 		{"transcript", "100 calls with results of 5 KB", both, transcript},
 		{"children", "what is stored of 1,000 children", both, children},
@@ -59,7 +59,7 @@ func Workloads() []Workload {
 	}
 }
 
-// Figure is one quantity that was measured, once or several times.
+// Figure is one measured quantity, with one or several values.
 type Figure struct {
 	Workload     string            `json:"workload"`
 	Installation installation.Kind `json:"installation"`
@@ -68,24 +68,24 @@ type Figure struct {
 	Values       []float64         `json:"values"`
 }
 
-// Lab is what a workload has to work with.
+// Lab is the environment of a workload.
 type Lab struct {
 	Kind     installation.Kind
 	Binaries *installation.Binaries
-	Repeat   int // how often to measure what takes little time
-	// Profiles is where profiles of our processes go; empty: none are taken.
+	Repeat   int // repetitions of short measurements
+	// Profiles is the directory for profiles of our processes; empty: none.
 	Profiles string
 
 	workload string
 	report   func(Figure) error
 }
 
-// Report gives a figure.
+// Report reports a figure.
 func (l *Lab) Report(name, unit string, values ...float64) error {
 	return l.report(Figure{l.workload, l.Kind, name, unit, values})
 }
 
-// reportTimes gives the median and the 99th percentile of durations, in milliseconds.
+// reportTimes reports the median and the 99th percentile of durations, in milliseconds.
 func (l *Lab) reportTimes(name string, times []time.Duration) error {
 	if len(times) == 0 {
 		return fmt.Errorf("%s: nothing was measured", name)
@@ -95,7 +95,7 @@ func (l *Lab) reportTimes(name string, times []time.Duration) error {
 		l.Report(name+" p99", "ms", figures.Milliseconds(figures.Quantile(times, 0.99))))
 }
 
-// start runs an installation of the kind that is being measured.
+// start starts an installation of the measured kind.
 func (l *Lab) start(ctx context.Context, o installation.Options) (*installation.Installation, error) {
 	o.Kind, o.Binaries = l.Kind, l.Binaries
 	o.Workers, o.Slots = cmp.Or(o.Workers, 1), cmp.Or(o.Slots, 16)
@@ -103,8 +103,8 @@ func (l *Lab) start(ctx context.Context, o installation.Options) (*installation.
 	return installation.Start(ctx, o)
 }
 
-// with runs an installation while it is measured.
-func (l *Lab) with(ctx context.Context, o installation.Options, measure func(i *installation.Installation) error) error {
+// withInstallation runs measure with an installation.
+func (l *Lab) withInstallation(ctx context.Context, o installation.Options, measure func(i *installation.Installation) error) error {
 	i, err := l.start(ctx, o)
 	if err != nil {
 		return err
@@ -119,7 +119,7 @@ func (l *Lab) with(ctx context.Context, o installation.Options, measure func(i *
 	return errors.Join(err, profiles.Wait(), i.Stop())
 }
 
-// profile keeps a profile of a process's first seconds.
+// profile saves a profile of the first seconds of a process.
 func (l *Lab) profile(ctx context.Context, i *installation.Installation, p *process.Process) error {
 	page, err := i.FetchProfile(ctx, p, "profile?seconds=10")
 	if err != nil {
@@ -133,8 +133,8 @@ func (l *Lab) profile(ctx context.Context, i *installation.Installation, p *proc
 	return errors.Join(err, file.Close())
 }
 
-// Run runs workloads on the kinds of installations that they are for, as far as chosen.
-// A workload that fails stops no other.
+// Run runs the chosen workloads on the kinds of installations that they are for. A failed
+// workload does not stop the others.
 func Run(ctx context.Context, lab Lab, chosen []Workload, kinds []installation.Kind, out io.Writer) ([]Figure, error) {
 	var measured []Figure
 	var failed []error

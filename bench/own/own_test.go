@@ -42,7 +42,7 @@ func TestMiddleRate(t *testing.T) {
 func TestGist(t *testing.T) {
 	t.Parallel()
 	sql := "-- Reads.\nSELECT a | b,\n  c -- why\nFROM t"
-	if got, want := gist(sql), "SELECT a ¦ b, c FROM t"; got != want {
+	if got, want := shortSQL(sql), "SELECT a ¦ b, c FROM t"; got != want {
 		t.Errorf("the gist is %q, want %q", got, want)
 	}
 }

@@ -11,14 +11,14 @@ import (
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 )
 
-// parkedEach is how many agents wait in a session, beside their parent.
+// parkedEach is the number of waiting agents in a session, in addition to their parent.
 const parkedEach = 1000
 
-// parked measures what runs cost that wait: each has asked for an approval, and so has
-// parked. Then some are approved, one after another.
+// parked measures the cost of parked runs: each has asked for an approval. Then some are
+// approved, one after another.
 func parked(sessions int) func(context.Context, *Lab) error {
 	return func(ctx context.Context, l *Lab) error {
-		return l.with(ctx, installation.Options{Profile: true, Slots: 64}, func(i *installation.Installation) error {
+		return l.withInstallation(ctx, installation.Options{Profile: true, Slots: 64}, func(i *installation.Installation) error {
 			if _, err := i.Do(ctx, installation.Parent, "fan 1000"); err != nil { // warm
 				return err
 			}
@@ -38,7 +38,7 @@ func parked(sessions int) func(context.Context, *Lab) error {
 			if err != nil {
 				return err
 			}
-			time.Sleep(atRest)
+			time.Sleep(settleTime)
 			stats, err := i.Admin().GetStats(ctx, &pb.GetStatsRequest{})
 			if err != nil {
 				return fmt.Errorf("asking how many run: %w", err)
@@ -61,11 +61,11 @@ func parked(sessions int) func(context.Context, *Lab) error {
 	}
 }
 
-// atRest is how long agents wait until it is looked at what they take: longer than the
-// orchestrator holds sessions in which something has just happened.
-const atRest = 5 * time.Second
+// settleTime is how long agents wait before the memory is measured. It is longer than the
+// orchestrator caches sessions with recent events.
+const settleTime = 5 * time.Second
 
-// footprint is what the orchestrator's objects take, and what all its memory does.
+// footprint returns the size of the orchestrator's objects, and its total memory.
 func footprint(ctx context.Context, i *installation.Installation) (heap, memory int64, err error) {
 	heap, err = i.Heap(ctx)
 	if err != nil {
@@ -75,7 +75,7 @@ func footprint(ctx context.Context, i *installation.Installation) (heap, memory 
 	return heap, memory, err
 }
 
-// park opens the sessions and waits until all in them wait.
+// park opens the sessions and waits until all their agents are parked.
 func park(ctx context.Context, i *installation.Installation, sessions int) ([]*pb.Session, error) {
 	var all []*pb.Session
 	for range sessions {
@@ -100,7 +100,7 @@ func park(ctx context.Context, i *installation.Installation, sessions int) ([]*p
 	return all, nil
 }
 
-// wake approves calls in sessions of which it watches one at a time.
+// wake approves calls in random sessions. It watches one session at a time.
 func wake(ctx context.Context, i *installation.Installation, all []*pb.Session) ([]time.Duration, error) {
 	const sessions, each = 10, 30
 	var times []time.Duration
@@ -134,7 +134,7 @@ func wake(ctx context.Context, i *installation.Installation, all []*pb.Session) 
 			times = append(times, took)
 		}
 		stop()
-		<-watched //nolint:errcheck // it was stopped, and says so
+		<-watched //nolint:errcheck // it was cancelled
 	}
 	return times, nil
 }

@@ -11,12 +11,12 @@ import (
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 )
 
-// recovery takes the worker away that has runs, and looks how long it takes until each
-// of them is with another.
+// recovery stops the worker that has the runs, and measures how long it takes until each run is
+// with another worker.
 func recovery(ctx context.Context, l *Lab) error {
 	for _, loss := range []struct {
 		name   string
-		unseen bool // nobody can look whether the worker lives
+		unseen bool // the orchestrator cannot probe the worker
 		end    func(*process.Process) error
 	}{
 		{"kill -9 of a worker", false, (*process.Process).Kill},
@@ -25,7 +25,7 @@ func recovery(ctx context.Context, l *Lab) error {
 	} {
 		var times []time.Duration
 		for range l.Repeat {
-			err := l.with(ctx, installation.Options{Unseen: loss.unseen}, func(i *installation.Installation) error {
+			err := l.withInstallation(ctx, installation.Options{NoLivenessPort: loss.unseen}, func(i *installation.Installation) error {
 				found, err := recoverOnce(ctx, i, loss.end)
 				times = append(times, found...)
 				return err
@@ -41,10 +41,10 @@ func recovery(ctx context.Context, l *Lab) error {
 	return nil
 }
 
-// recoverOnce fills the slots of one worker, starts a second and ends the first. All by
-// the clock of this machine.
+// recoverOnce fills the slots of one worker, starts a second one and ends the first. Times are
+// those of this machine's clock.
 func recoverOnce(ctx context.Context, i *installation.Installation, end func(*process.Process) error) ([]time.Duration, error) {
-	const runs = 15 // and the root, which parks
+	const runs = 15 // in addition to the root, which parks
 	s, err := i.Open(ctx, installation.Parent, fmt.Sprintf("slow-fan %d 10m", runs))
 	if err != nil {
 		return nil, err
@@ -93,7 +93,7 @@ func recoverOnce(ctx context.Context, i *installation.Installation, end func(*pr
 	return times, nil
 }
 
-// bothConnected waits until the second worker is there as well.
+// bothConnected waits until the second worker is connected.
 func bothConnected(ctx context.Context, i *installation.Installation) error {
 	for {
 		stats, err := i.Admin().GetStats(ctx, &pb.GetStatsRequest{})

@@ -20,7 +20,7 @@ import (
 func coldStart(ctx context.Context, l *Lab) error {
 	var times []float64
 	for range 3 * l.Repeat {
-		err := l.with(ctx, installation.Options{}, func(i *installation.Installation) error {
+		err := l.withInstallation(ctx, installation.Options{}, func(i *installation.Installation) error {
 			if _, err := i.Do(ctx, installation.Child, "answer"); err != nil {
 				return err
 			}
@@ -34,15 +34,15 @@ func coldStart(ctx context.Context, l *Lab) error {
 	return l.Report("exec to first result", "ms", times...)
 }
 
-// rounds has a parent spawn one child after another, and looks at each whole round:
-// spawned, announced, claimed, answered, joined, the parent's next answer stored.
+// rounds lets a parent spawn one child after another, and measures each complete round:
+// spawned, announced, claimed, answered, joined, next answer of the parent stored.
 func rounds(ctx context.Context, l *Lab) error {
 	const many = 500
-	return l.with(ctx, installation.Options{}, func(i *installation.Installation) error {
+	return l.withInstallation(ctx, installation.Options{}, func(i *installation.Installation) error {
 		if _, err := i.Do(ctx, installation.Parent, "rounds 20"); err != nil { // warm
 			return err
 		}
-		before, err := spending(i)
+		before, err := cpuTimesOf(i)
 		if err != nil {
 			return err
 		}
@@ -71,10 +71,10 @@ func rounds(ctx context.Context, l *Lab) error {
 	})
 }
 
-// fans has a parent spawn all its children in one answer. 10,000 are more than an
-// answer may have, so ten parents share them.
+// fans lets a parent spawn all its children in one answer. 10,000 exceed the limit of an
+// answer, so ten parents share them.
 func fans(ctx context.Context, l *Lab) error {
-	return l.with(ctx, installation.Options{}, func(i *installation.Installation) error {
+	return l.withInstallation(ctx, installation.Options{}, func(i *installation.Installation) error {
 		if _, err := i.Do(ctx, installation.Parent, "fan 100"); err != nil { // warm
 			return err
 		}
@@ -86,7 +86,7 @@ func fans(ctx context.Context, l *Lab) error {
 			{1_000, 1, l.Repeat, "fan 1000"},
 			{10_000, 11, 1, "spread 10 parent fan 1000"},
 		} {
-			before, err := spending(i)
+			before, err := cpuTimesOf(i)
 			if err != nil {
 				return err
 			}
@@ -98,7 +98,7 @@ func fans(ctx context.Context, l *Lab) error {
 					return err
 				}
 				rates = append(rates, float64(fan.tasks)/time.Since(started).Seconds())
-				if err := i.Holds(ctx, s, fan.parents+fan.tasks, 2*fan.parents+fan.tasks); err != nil {
+				if err := i.CheckCounts(ctx, s, fan.parents+fan.tasks, 2*fan.parents+fan.tasks); err != nil {
 					return err
 				}
 			}
@@ -111,10 +111,10 @@ func fans(ctx context.Context, l *Lab) error {
 	})
 }
 
-// sustained keeps many sessions going at once.
+// sustained keeps many sessions active at the same time.
 func sustained(ctx context.Context, l *Lab) error {
 	const callers, parents, children = 64, 32, 250
-	return l.with(ctx, installation.Options{Slots: callers}, func(i *installation.Installation) error {
+	return l.withInstallation(ctx, installation.Options{Slots: callers}, func(i *installation.Installation) error {
 		if _, err := i.Do(ctx, installation.Parent, "fan 100"); err != nil { // warm
 			return err
 		}
@@ -122,30 +122,30 @@ func sustained(ctx context.Context, l *Lab) error {
 		return errors.Join(
 			l.rate(i, "sessions of one task", func() (int, error) {
 				var err error
-				tasks, err = calling(ctx, i, callers, 5*time.Second)
+				tasks, err = openFromCallers(ctx, i, callers, 5*time.Second)
 				return tasks, err
 			}),
 			l.rate(i, "sessions over one stream", func() (int, error) {
 				return tasks, i.DoMany(ctx, installation.Child, "answer", tasks, callers)
 			}),
 			l.rate(i, fmt.Sprintf("%d sessions of %d children", parents, children), func() (int, error) {
-				return parents * children, together(parents, func(int) error {
+				return parents * children, concurrently(parents, func(int) error {
 					s, err := i.Do(ctx, installation.Parent, fmt.Sprint("fan ", children))
 					if err != nil {
 						return err
 					}
-					return i.Holds(ctx, s, 1+children, 2+children)
+					return i.CheckCounts(ctx, s, 1+children, 2+children)
 				})
 			}))
 	})
 }
 
-// calling has callers open sessions one after another, each with a call of its own, and gives
-// how many there were.
-func calling(ctx context.Context, i *installation.Installation, callers int, during time.Duration) (int, error) {
+// openFromCallers runs callers that open sessions one after another, with one call each, and
+// returns the number of sessions.
+func openFromCallers(ctx context.Context, i *installation.Installation, callers int, during time.Duration) (int, error) {
 	var done atomic.Int64
 	started := time.Now()
-	err := together(callers, func(int) error {
+	err := concurrently(callers, func(int) error {
 		for time.Since(started) < during {
 			if _, err := i.Do(ctx, installation.Child, "answer"); err != nil {
 				return err
@@ -157,9 +157,9 @@ func calling(ctx context.Context, i *installation.Installation, callers int, dur
 	return int(done.Load()), err
 }
 
-// rate measures how many tasks a second something does, and what they cost.
+// rate measures the tasks per second of a function, and their cost.
 func (l *Lab) rate(i *installation.Installation, name string, do func() (tasks int, err error)) error {
-	before, err := spending(i)
+	before, err := cpuTimesOf(i)
 	if err != nil {
 		return err
 	}
@@ -173,8 +173,8 @@ func (l *Lab) rate(i *installation.Installation, name string, do func() (tasks i
 		l.reportSince(before, i, name, tasks))
 }
 
-// together runs the same n times at once.
-func together(n int, run func(n int) error) error {
+// concurrently runs a function n times at the same time.
+func concurrently(n int, run func(n int) error) error {
 	var g errgroup.Group
 	for k := range n {
 		g.Go(func() error { return run(k) })
@@ -182,10 +182,10 @@ func together(n int, run func(n int) error) error {
 	return g.Wait()
 }
 
-// deep has each task wait for a child of its own.
+// deep lets each task wait for a child of its own.
 func deep(ctx context.Context, l *Lab) error {
 	const depth = 100
-	return l.with(ctx, installation.Options{}, func(i *installation.Installation) error {
+	return l.withInstallation(ctx, installation.Options{}, func(i *installation.Installation) error {
 		var times, each []float64
 		for range l.Repeat {
 			started := time.Now()
@@ -199,8 +199,8 @@ func deep(ctx context.Context, l *Lab) error {
 	})
 }
 
-// scale measures whether more workers carry as many more runs. Models take so long that
-// the machine is not busy.
+// scale measures whether more workers carry proportionally more runs. The models are so slow
+// that the machine is not the bottleneck.
 func scale(ctx context.Context, l *Lab) error {
 	const (
 		slots, rounds = 16, 20
@@ -208,16 +208,16 @@ func scale(ctx context.Context, l *Lab) error {
 	)
 	alone := math.NaN()
 	for _, workers := range []int{1, 2, 4, 8} {
-		err := l.with(ctx, installation.Options{Workers: workers, Slots: slots}, func(i *installation.Installation) error {
-			before, err := spending(i)
+		err := l.withInstallation(ctx, installation.Options{Workers: workers, Slots: slots}, func(i *installation.Installation) error {
+			before, err := cpuTimesOf(i)
 			if err != nil {
 				return err
 			}
-			// Each session has work for one worker. What runs in the middle counts: the
-			// beginning and the end of a fan-out leave slots empty with any number.
+			// Each session has work for one worker. Only the middle counts, because slots are
+			// empty at the start and at the end of a fan-out.
 			prompt := fmt.Sprintf("slow-fan %d %s", slots*rounds, delay)
 			ends := make(chan time.Time, workers*slots*rounds)
-			err = together(workers, func(int) error {
+			err = concurrently(workers, func(int) error {
 				s, err := i.Do(ctx, installation.Parent, prompt)
 				if err != nil {
 					return err
@@ -248,7 +248,7 @@ func scale(ctx context.Context, l *Lab) error {
 	return nil
 }
 
-// middleRate is how many a second came in the middle three fifths.
+// middleRate returns the rate in the middle three fifths.
 func middleRate(ends chan time.Time) float64 {
 	close(ends)
 	var all []time.Time

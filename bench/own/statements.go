@@ -11,11 +11,11 @@ import (
 	"github.com/coppice-run/coppice/bench/installation"
 )
 
-// statements measures what PostgreSQL executes for the tasks of a fan-out of 1,000, and
-// what that costs it.
+// statements measures what PostgreSQL executes for the tasks of a fan-out of 1,000, and its
+// cost.
 func statements(ctx context.Context, l *Lab) error {
 	const tasks = 1000
-	return l.with(ctx, installation.Options{Statements: true}, func(i *installation.Installation) error {
+	return l.withInstallation(ctx, installation.Options{Statements: true}, func(i *installation.Installation) error {
 		if _, err := i.Do(ctx, installation.Parent, "fan 100"); err != nil { // warm
 			return err
 		}
@@ -23,7 +23,7 @@ func statements(ctx context.Context, l *Lab) error {
 		if err != nil {
 			return fmt.Errorf("asking the database: %w", err)
 		}
-		defer conn.Close(ctx) //nolint:errcheck // it was only asked
+		defer conn.Close(ctx) //nolint:errcheck // it was only queried
 		if _, err := conn.Exec(ctx, `CREATE EXTENSION pg_stat_statements`); err != nil {
 			return fmt.Errorf("counting statements: %w", err)
 		}
@@ -42,15 +42,15 @@ func statements(ctx context.Context, l *Lab) error {
 			Query  string
 			Calls  int64
 			Rows   int64
-			Took   float64 // milliseconds
-			Logged int64   // bytes
+			Took   float64 // in milliseconds
+			Logged int64   // in bytes
 		}
 		found, err := pgx.CollectRows(rows, pgx.RowToStructByPos[statement])
 		if err != nil {
 			return fmt.Errorf("asking the database: %w", err)
 		}
 		for _, s := range found {
-			name := gist(s.Query)
+			name := shortSQL(s.Query)
 			err := errors.Join(
 				l.Report(name+": time", "µs/task", 1000*s.Took/tasks),
 				l.Report(name+": calls", "/task", float64(s.Calls)/tasks),
@@ -64,8 +64,8 @@ func statements(ctx context.Context, l *Lab) error {
 	})
 }
 
-// gist is the beginning and the end of a statement, on one line, without comments.
-func gist(sql string) string {
+// shortSQL returns the start and the end of a statement, on one line, without comments.
+func shortSQL(sql string) string {
 	const begin, end = 40, 80
 	var words []string
 	for line := range strings.Lines(sql) {

@@ -15,28 +15,28 @@ import (
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 )
 
-// texts are what a transcript is measured with: text as an agent reads it, and text that
-// hardly can be packed.
+// texts are the contents that transcripts are measured with: text like agents read it, and text
+// that hardly compresses.
 var texts = []string{"source", "noise"}
 
-// transcript has one run read 100 files of 5 KB, one after another, and holds what is
-// stored against what was said.
+// transcript lets one run read 100 files of 5 KB, one after another, and compares the stored
+// size with that of the content.
 func transcript(ctx context.Context, l *Lab) error {
 	const calls = 100
 	if l.Kind == installation.Embedded {
-		begun, err := l.atRest(ctx, installation.Reader, "source 1")
+		begun, err := l.sizesAtRest(ctx, installation.Reader, "source 1")
 		for _, text := range texts {
 			if err != nil {
 				return err
 			}
 			var ended kept
-			if ended, err = l.atRest(ctx, installation.Reader, fmt.Sprint(text, " ", calls+1)); err == nil {
+			if ended, err = l.sizesAtRest(ctx, installation.Reader, fmt.Sprint(text, " ", calls+1)); err == nil {
 				err = l.reportStored(text, ended.since(begun))
 			}
 		}
 		return err
 	}
-	return l.with(ctx, installation.Options{Metered: true}, func(i *installation.Installation) error {
+	return l.withInstallation(ctx, installation.Options{Metered: true}, func(i *installation.Installation) error {
 		if err := i.WriteTexts(ctx); err != nil {
 			return err
 		}
@@ -45,7 +45,7 @@ func transcript(ctx context.Context, l *Lab) error {
 		}
 		for _, text := range texts {
 			counts := i.WorkersToOrchestrator.Counts()
-			grown, err := growth(ctx, i, installation.Reader, fmt.Sprint(text, " ", calls))
+			grown, err := measureGrowth(ctx, i, installation.Reader, fmt.Sprint(text, " ", calls))
 			if err != nil {
 				return err
 			}
@@ -62,7 +62,7 @@ func transcript(ctx context.Context, l *Lab) error {
 	})
 }
 
-// children measures what is stored of a child that has nothing to say.
+// children measures what is stored for a child with a minimal answer.
 func children(ctx context.Context, l *Lab) error {
 	const many = 1000
 	fan := fmt.Sprint("fan ", many)
@@ -73,16 +73,16 @@ func children(ctx context.Context, l *Lab) error {
 		return l.Report("stored", "B/task", float64(grown.bytes)/many)
 	}
 	if l.Kind == installation.Embedded {
-		begun, err := l.atRest(ctx, installation.Parent, "fan 1")
+		begun, err := l.sizesAtRest(ctx, installation.Parent, "fan 1")
 		if err != nil {
 			return err
 		}
-		ended, err := l.atRest(ctx, installation.Parent, fan)
+		ended, err := l.sizesAtRest(ctx, installation.Parent, fan)
 		return report(ended.since(begun), err)
 	}
-	return l.with(ctx, installation.Options{}, func(i *installation.Installation) error {
-		// What the queues of a tree have left is room for those of later ones: pages of tables after
-		// one vacuum, pages of indexes after two.
+	return l.withInstallation(ctx, installation.Options{}, func(i *installation.Installation) error {
+		// Space that the queues of a tree have used is reused by later trees: that of tables
+		// after one vacuum, that of indexes after two.
 		for range 2 {
 			if _, err := i.Do(ctx, installation.Parent, fan); err != nil {
 				return err
@@ -91,11 +91,11 @@ func children(ctx context.Context, l *Lab) error {
 				return err
 			}
 		}
-		return report(growth(ctx, i, installation.Parent, fan))
+		return report(measureGrowth(ctx, i, installation.Parent, fan))
 	})
 }
 
-// kept is what was said and what is stored, in bytes.
+// kept is the size of the content and of what is stored, in bytes.
 type kept struct {
 	content int
 	bytes   int64
@@ -105,9 +105,9 @@ func (k kept) since(before kept) kept {
 	return kept{k.content - before.content, k.bytes - before.bytes}
 }
 
-// growth is what a session adds.
-func growth(ctx context.Context, i *installation.Installation, agent, prompt string) (grown kept, err error) {
-	before, err := stored(ctx, i)
+// measureGrowth returns what a session adds.
+func measureGrowth(ctx context.Context, i *installation.Installation, agent, prompt string) (grown kept, err error) {
+	before, err := storedBytes(ctx, i)
 	if err != nil {
 		return grown, err
 	}
@@ -115,20 +115,20 @@ func growth(ctx context.Context, i *installation.Installation, agent, prompt str
 	if err != nil {
 		return grown, err
 	}
-	if grown.content, err = said(ctx, i, s); err != nil {
+	if grown.content, err = transcriptBytes(ctx, i, s); err != nil {
 		return grown, err
 	}
-	after, err := stored(ctx, i)
+	after, err := storedBytes(ctx, i)
 	grown.bytes = after - before
 	return grown, err
 }
 
-// atRest is what there is with SQLite, whose file is complete only once the process has
-// ended, after one session.
-func (l *Lab) atRest(ctx context.Context, agent, prompt string) (k kept, err error) {
+// sizesAtRest returns the sizes after one session with SQLite. Its file is complete only when
+// the process has ended.
+func (l *Lab) sizesAtRest(ctx context.Context, agent, prompt string) (k kept, err error) {
 	plain := *l
-	plain.Profiles = "" // the process does not live long enough
-	err = plain.with(ctx, installation.Options{}, func(i *installation.Installation) error {
+	plain.Profiles = "" // the process is too short-lived
+	err = plain.withInstallation(ctx, installation.Options{}, func(i *installation.Installation) error {
 		if agent == installation.Reader {
 			if err := i.WriteTexts(ctx); err != nil {
 				return err
@@ -138,7 +138,7 @@ func (l *Lab) atRest(ctx context.Context, agent, prompt string) (k kept, err err
 		if err != nil {
 			return err
 		}
-		if k.content, err = said(ctx, i, s); err != nil {
+		if k.content, err = transcriptBytes(ctx, i, s); err != nil {
 			return err
 		}
 		if err := i.Orchestrator().Stop(); err != nil {
@@ -157,8 +157,8 @@ func (l *Lab) reportStored(text string, k kept) error {
 		l.Report(text+": stored, of the content", "", float64(k.bytes)/float64(k.content)))
 }
 
-// said is how many bytes the blocks of a transcript have.
-func said(ctx context.Context, i *installation.Installation, s *pb.Session) (int, error) {
+// transcriptBytes returns the size of the blocks of a transcript.
+func transcriptBytes(ctx context.Context, i *installation.Installation, s *pb.Session) (int, error) {
 	pages, err := i.Tasks().GetTranscript(ctx, &pb.GetTranscriptRequest{SessionId: s.GetId(), TaskId: s.GetRootTaskId()})
 	if err != nil {
 		return 0, fmt.Errorf("reading a transcript: %w", err)
@@ -182,9 +182,9 @@ func said(ctx context.Context, i *installation.Installation, s *pb.Session) (int
 	}
 }
 
-// stored is how many bytes the tables have, with their indexes, after a vacuum, of which a
-// database in use makes one by itself every few minutes.
-func stored(ctx context.Context, i *installation.Installation) (int64, error) {
+// storedBytes returns the size of the tables with their indexes, after a vacuum. A database in
+// use vacuums itself every few minutes.
+func storedBytes(ctx context.Context, i *installation.Installation) (int64, error) {
 	if err := execute(ctx, i, "VACUUM"); err != nil {
 		return 0, err
 	}
@@ -194,7 +194,7 @@ func stored(ctx context.Context, i *installation.Installation) (int64, error) {
 	return bytes, err
 }
 
-// size is that of all files of a directory whose names begin so.
+// size returns the total size of the files of a directory with a prefix.
 func size(dir, prefix string) (int64, error) {
 	bytes := int64(0)
 	err := filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
@@ -210,21 +210,21 @@ func size(dir, prefix string) (int64, error) {
 	return bytes, err
 }
 
-// query asks the database for one row.
+// query queries one row.
 func query(ctx context.Context, i *installation.Installation, sql string, into ...any) error {
-	return connected(ctx, i, func(conn *pgx.Conn) error { return conn.QueryRow(ctx, sql).Scan(into...) })
+	return withConnection(ctx, i, func(conn *pgx.Conn) error { return conn.QueryRow(ctx, sql).Scan(into...) })
 }
 
-// execute has the database do something.
+// execute executes a statement.
 func execute(ctx context.Context, i *installation.Installation, sql string) error {
-	return connected(ctx, i, func(conn *pgx.Conn) error {
+	return withConnection(ctx, i, func(conn *pgx.Conn) error {
 		_, err := conn.Exec(ctx, sql)
 		return err
 	})
 }
 
-// connected lets something be done on a connection to the database.
-func connected(ctx context.Context, i *installation.Installation, do func(conn *pgx.Conn) error) error {
+// withConnection calls do with a connection to the database.
+func withConnection(ctx context.Context, i *installation.Installation, do func(conn *pgx.Conn) error) error {
 	conn, err := pgx.Connect(ctx, i.Postgres.URL())
 	if err == nil {
 		err = errors.Join(do(conn), conn.Close(ctx))

@@ -8,8 +8,8 @@ import (
 	"github.com/coppice-run/coppice/bench/figures"
 )
 
-// Table writes figures as Markdown: medians, and in parentheses the least and the
-// greatest of several values.
+// Table writes figures as Markdown: medians, with the minimum and the maximum of several values
+// in parentheses.
 func Table(w io.Writer, all []Figure) error {
 	if _, err := fmt.Fprint(w, "| workload | installation | figure | value | unit |\n|---|---|---|---|---|\n"); err != nil {
 		return err
@@ -33,7 +33,8 @@ func shown(values []float64) string {
 	return fmt.Sprintf("%s (%s – %s)", median, number(slices.Min(values)), number(slices.Max(values)))
 }
 
-// number shows three digits that matter, and more of large numbers.
+// number formats a number with three significant digits, or all digits before the decimal
+// point.
 func number(v float64) string {
 	switch {
 	case v >= 100 || v == 0:

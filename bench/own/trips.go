@@ -10,17 +10,17 @@ import (
 	"github.com/coppice-run/coppice/bench/installation"
 )
 
-// traffic is what an installation has asked of others so far.
+// traffic is what an installation has sent so far.
 type traffic struct {
 	written                        int64            // transactions
 	commands                       map[string]int64 // of Redis
 	database, redis, hints, stream installation.Counts
 }
 
-// trips counts what a task costs in transactions that write, commands and bytes, in a fan-out of
+// measureTrips measures the write transactions, commands and bytes per task, in a fan-out of
 // 1,000 and in 200 rounds of one child.
-func trips(ctx context.Context, l *Lab) error {
-	return l.with(ctx, installation.Options{Metered: true}, func(i *installation.Installation) error {
+func measureTrips(ctx context.Context, l *Lab) error {
+	return l.withInstallation(ctx, installation.Options{Metered: true}, func(i *installation.Installation) error {
 		if _, err := i.Do(ctx, installation.Parent, "fan 100"); err != nil { // warm
 			return err
 		}
@@ -60,7 +60,7 @@ func (l *Lab) reportTraffic(name string, before, after traffic, tasks float64) e
 	} {
 		c := way.after.Since(way.before)
 		errs = append(errs,
-			l.Report(fmt.Sprintf("%s, %s, round trips", name, way.name), "/task", float64(c.Trips)/tasks),
+			l.Report(fmt.Sprintf("%s, %s, round trips", name, way.name), "/task", float64(c.RoundTrips)/tasks),
 			l.Report(fmt.Sprintf("%s, %s, there", name, way.name), "B/task", float64(c.Up)/tasks),
 			l.Report(fmt.Sprintf("%s, %s, back", name, way.name), "B/task", float64(c.Down)/tasks))
 	}
@@ -78,16 +78,16 @@ func look(ctx context.Context, i *installation.Installation) (traffic, error) {
 		hints: i.WorkersToRedis.Counts(), stream: i.WorkersToOrchestrator.Counts(),
 	}
 	var err error
-	if t.written, err = written(ctx, i); err != nil {
+	if t.written, err = writeTransactions(ctx, i); err != nil {
 		return t, err
 	}
 	t.commands, err = redisCommands(ctx, i)
 	return t, err
 }
 
-// written is how many transactions have written something so far. It is counted by the ids
-// that they get, at once: PostgreSQL's statistics of transactions are up to ten seconds late.
-func written(ctx context.Context, i *installation.Installation) (n int64, err error) {
+// writeTransactions returns the number of transactions so far that wrote. It uses their ids,
+// which are current. PostgreSQL's statistics of transactions are up to ten seconds late.
+func writeTransactions(ctx context.Context, i *installation.Installation) (n int64, err error) {
 	err = query(ctx, i, `SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint`, &n)
 	return n, err
 }

@@ -20,7 +20,7 @@ func TestWrittenCountsAtOnce(t *testing.T) {
 	})
 	i := &installation.Installation{Postgres: postgres}
 	count := func() int64 {
-		n, err := written(t.Context(), i)
+		n, err := writeTransactions(t.Context(), i)
 		if err != nil {
 			t.Fatal(err)
 		}

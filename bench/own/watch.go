@@ -15,22 +15,22 @@ import (
 )
 
 const (
-	watchers   = 100
-	eventRate  = 2000 // a second
-	watchedFor = 5 * time.Second
-	catchUp    = 30 * time.Second // how long what is late is waited for
-	nurseries  = 10               // tasks that the spawned ones hang from
+	watchers       = 100
+	eventRate      = 2000 // per second
+	watchedFor     = 5 * time.Second
+	catchUpTimeout = 30 * time.Second // how long late events are waited for
+	spawnParents   = 10               // parents of the spawned tasks
 )
 
-// watching lets children come and go at a steady rate, and looks how late each event is
-// with each watcher: of one session, with an event in each message and with several, and of
-// one that others watch others of.
+// watching spawns children at a steady rate and measures the delay of each event at each
+// watcher: of one session, with one event per message and with several, and of one session
+// among many watched ones.
 func watching(ctx context.Context, l *Lab) error {
 	for _, c := range []struct {
 		sessions int
 		several  bool
 	}{{1, false}, {1, true}, {10, false}, {10, true}} {
-		err := l.with(ctx, installation.Options{}, func(i *installation.Installation) error {
+		err := l.withInstallation(ctx, installation.Options{}, func(i *installation.Installation) error {
 			return l.watchSessions(ctx, i, c.sessions, c.several)
 		})
 		if err != nil {
@@ -40,38 +40,38 @@ func watching(ctx context.Context, l *Lab) error {
 	return nil
 }
 
-// seen is what the watchers have seen.
-type seen struct {
+// lagRecorder records what the watchers have seen.
+type lagRecorder struct {
 	mu     sync.Mutex
 	late   []time.Duration
 	events atomic.Int64
 }
 
 func (l *Lab) watchSessions(ctx context.Context, i *installation.Installation, sessions int, several bool) error {
-	var all []*nursery
+	var all []*spawnSession
 	for range sessions {
-		n, err := openNursery(ctx, i)
+		n, err := openSpawnSession(ctx, i)
 		if err != nil {
 			return err
 		}
 		all = append(all, n)
 	}
-	life, err := all[0].life(ctx, i)
+	life, err := all[0].eventsPerChild(ctx, i)
 	if err != nil {
 		return err
 	}
 	for _, n := range all {
-		if err := n.look(ctx, i); err != nil {
+		if err := n.countEvents(ctx, i); err != nil {
 			return err
 		}
 	}
-	var sum seen
+	var sum lagRecorder
 	following, stop := context.WithCancel(ctx)
 	var open errgroup.Group
 	for w := range watchers {
 		open.Go(func() error { return sum.watch(following, i, all[w%sessions], several) })
 	}
-	before, err := spending(i)
+	before, err := cpuTimesOf(i)
 	if err != nil {
 		stop()
 		return err
@@ -80,7 +80,7 @@ func (l *Lab) watchSessions(ctx context.Context, i *installation.Installation, s
 	spawned, err := spawnSteadily(ctx, i, all, time.Duration(life)*time.Second/eventRate)
 	took := time.Since(started)
 	due := int64(spawned * life * watchers / sessions)
-	for patience := time.Now().Add(catchUp); sum.events.Load() < due && time.Now().Before(patience); {
+	for patience := time.Now().Add(catchUpTimeout); sum.events.Load() < due && time.Now().Before(patience); {
 		time.Sleep(10 * time.Millisecond)
 	}
 	stop()
@@ -101,8 +101,8 @@ func (l *Lab) watchSessions(ctx context.Context, i *installation.Installation, s
 		l.reportSince(before, i, name, spawned))
 }
 
-// watch follows one session until it is told to stop.
-func (s *seen) watch(ctx context.Context, i *installation.Installation, n *nursery, several bool) error {
+// watch watches one session until it is cancelled.
+func (s *lagRecorder) watch(ctx context.Context, i *installation.Installation, n *spawnSession, several bool) error {
 	var late []time.Duration
 	err := i.Follow(ctx, &pb.WatchSessionRequest{SessionId: n.session.GetId(), AfterSeq: n.seq, SeveralEvents: several}, func(e *pb.Event) bool {
 		late = append(late, time.Since(e.GetTime().AsTime()))
@@ -118,20 +118,20 @@ func (s *seen) watch(ctx context.Context, i *installation.Installation, n *nurse
 	return nil
 }
 
-// nursery is a session in which clients spawn.
-type nursery struct {
+// spawnSession is a session in which clients spawn.
+type spawnSession struct {
 	session *pb.Session
 	parents []string
 	next    int
-	seq     int64 // of the last event before anybody watches
+	seq     int64 // of the last event before the watches start
 }
 
-func openNursery(ctx context.Context, i *installation.Installation) (*nursery, error) {
-	s, err := i.Do(ctx, installation.Parent, fmt.Sprintf("spread %d %s answer", nurseries, installation.Parent))
+func openSpawnSession(ctx context.Context, i *installation.Installation) (*spawnSession, error) {
+	s, err := i.Do(ctx, installation.Parent, fmt.Sprintf("spread %d %s answer", spawnParents, installation.Parent))
 	if err != nil {
 		return nil, err
 	}
-	n := &nursery{session: s}
+	n := &spawnSession{session: s}
 	list, err := i.Tasks().ListTasks(ctx, &pb.ListTasksRequest{SessionId: s.GetId(), ParentTaskId: s.GetRootTaskId()})
 	if err != nil {
 		return nil, fmt.Errorf("listing tasks: %w", err)
@@ -139,11 +139,11 @@ func openNursery(ctx context.Context, i *installation.Installation) (*nursery, e
 	for _, t := range list.GetTasks() {
 		n.parents = append(n.parents, t.GetId())
 	}
-	return n, n.look(ctx, i)
+	return n, n.countEvents(ctx, i)
 }
 
-// look notes how many events there are.
-func (n *nursery) look(ctx context.Context, i *installation.Installation) error {
+// countEvents records the number of events.
+func (n *spawnSession) countEvents(ctx context.Context, i *installation.Installation) error {
 	got, err := i.Sessions().GetSession(ctx, &pb.GetSessionRequest{SessionId: n.session.GetId()})
 	if err != nil {
 		return fmt.Errorf("looking at a session: %w", err)
@@ -153,7 +153,7 @@ func (n *nursery) look(ctx context.Context, i *installation.Installation) error 
 }
 
 // spawn starts a child that answers at once.
-func (n *nursery) spawn(ctx context.Context, i *installation.Installation, parent string) error {
+func (n *spawnSession) spawn(ctx context.Context, i *installation.Installation, parent string) error {
 	_, err := i.Tasks().SpawnTask(ctx, &pb.SpawnTaskRequest{
 		SessionId: n.session.GetId(), ParentTaskId: parent, Agent: installation.Child, Prompt: "answer", Description: "child",
 	})
@@ -163,8 +163,8 @@ func (n *nursery) spawn(ctx context.Context, i *installation.Installation, paren
 	return nil
 }
 
-// life counts the events of one child.
-func (n *nursery) life(ctx context.Context, i *installation.Installation) (int, error) {
+// eventsPerChild counts the events of one child.
+func (n *spawnSession) eventsPerChild(ctx context.Context, i *installation.Installation) (int, error) {
 	if err := n.spawn(ctx, i, n.parents[0]); err != nil {
 		return 0, err
 	}
@@ -176,9 +176,9 @@ func (n *nursery) life(ctx context.Context, i *installation.Installation) (int, 
 	return events, err
 }
 
-// spawnSteadily spawns one child after each pause, in one session after another. What
-// the machine does not keep up with is made up for.
-func spawnSteadily(ctx context.Context, i *installation.Installation, all []*nursery, pause time.Duration) (int, error) {
+// spawnSteadily spawns one child after each pause, in one session after another. If the machine
+// is too slow, it catches up.
+func spawnSteadily(ctx context.Context, i *installation.Installation, all []*spawnSession, pause time.Duration) (int, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var calls sync.WaitGroup

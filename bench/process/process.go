@@ -1,5 +1,5 @@
-// Package process runs programs for measurements, each with a log of its own, and looks
-// from outside at what they cost.
+// Package process runs programs for measurements, each with its own log, and measures their
+// cost from outside.
 package process
 
 import (
@@ -14,21 +14,21 @@ import (
 	"time"
 )
 
-// Process is one that was started, with all that it starts itself.
+// Process is a started program with all its descendants.
 type Process struct {
 	Name string
-	Log  string // file that it logs to
+	Log  string // log file
 	// Started is when it was started.
 	Started time.Time
 
-	cmd   *exec.Cmd
-	asked bool // to end
-	done  chan struct{}
-	err   error // of Wait, after done
+	cmd           *exec.Cmd
+	stopRequested bool // a stop was requested
+	done          chan struct{}
+	err           error // of Wait; valid after done
 }
 
-// Start runs a program in a directory, as somebody else if that is not nil. What it says goes
-// to a file of the directory.
+// Start starts a program in a directory, as another user if as is not nil. Its output goes to a
+// file in the directory.
 func Start(name, program string, args []string, dir string, as *syscall.Credential) (*Process, error) {
 	p := &Process{Name: name, Log: filepath.Join(dir, name+".log"), done: make(chan struct{})}
 	log, err := os.OpenFile(p.Log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
@@ -50,10 +50,10 @@ func Start(name, program string, args []string, dir string, as *syscall.Credenti
 	return p, nil
 }
 
-// PID is the process's id.
+// PID returns the process id.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// Ended reports whether the process is gone.
+// Ended reports whether the process has ended.
 func (p *Process) Ended() bool {
 	select {
 	case <-p.done:
@@ -63,62 +63,60 @@ func (p *Process) Ended() bool {
 	}
 }
 
-// Kill ends the process as a crash would (SIGKILL), and waits until it is gone.
+// Kill kills the process (SIGKILL) and waits for it.
 func (p *Process) Kill() error { return p.End(syscall.SIGKILL) }
 
-// Stop asks the process to end (SIGTERM), waits until it is gone, and fails if it says that
-// something went wrong.
+// Stop stops the process (SIGTERM), waits for it, and fails if it reports an error.
 func (p *Process) Stop() error {
-	before := p.asked
+	before := p.stopRequested
 	if err := p.End(syscall.SIGTERM); err != nil || before {
 		return err
 	}
 	if p.err != nil {
-		return fmt.Errorf("%s was asked to end: %w", p.Name, p.ending())
+		return fmt.Errorf("%s was asked to end: %w", p.Name, p.exitError())
 	}
 	return nil
 }
 
-// stopping is how long a process may take to stop when it is asked to.
-const stopping = 30 * time.Second
+// stopTimeout is how long a process may take to stop.
+const stopTimeout = 30 * time.Second
 
-// End ends the process with a signal, and waits until it is gone. One that is gone without
-// having been asked to is an error.
+// End sends a signal to the process and waits for it. A process that has ended before is an
+// error.
 func (p *Process) End(with syscall.Signal) error {
 	if p.Ended() {
-		if p.asked {
+		if p.stopRequested {
 			return nil
 		}
-		return fmt.Errorf("nobody has ended %s: %w", p.Name, p.ending())
+		return fmt.Errorf("nobody has ended %s: %w", p.Name, p.exitError())
 	}
-	p.asked = true
+	p.stopRequested = true
 	if err := p.cmd.Process.Signal(with); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("ending %s: %w", p.Name, err)
 	}
 	select {
 	case <-p.done:
-	case <-time.After(stopping):
+	case <-time.After(stopTimeout):
 		if err := p.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 			return fmt.Errorf("killing %s: %w", p.Name, err)
 		}
 		<-p.done
-		return fmt.Errorf("%s did not end within %s of %s", p.Name, stopping, with)
+		return fmt.Errorf("%s did not end within %s of %s", p.Name, stopTimeout, with)
 	}
 	return nil
 }
 
-// ending says how the process has ended, with its last words.
-func (p *Process) ending() error {
+// exitError returns how the process has ended, with the end of its log.
+func (p *Process) exitError() error {
 	return fmt.Errorf("%s; %s", p.cmd.ProcessState, lastWords(p.Log))
 }
 
-// serving is how long a process may take until it serves.
-const serving = 60 * time.Second
+// serveTimeout is how long a process may take until it serves.
+const serveTimeout = 60 * time.Second
 
-// Await asks again until there is no error, the process has ended, or too much time
-// has passed.
+// Await repeats ask until it succeeds, the process has ended, or serveTimeout has passed.
 func (p *Process) Await(ctx context.Context, ask func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, serving)
+	ctx, cancel := context.WithTimeout(ctx, serveTimeout)
 	defer cancel()
 	for {
 		err := ask(ctx)
@@ -127,7 +125,7 @@ func (p *Process) Await(ctx context.Context, ask func(context.Context) error) er
 		}
 		select {
 		case <-p.done:
-			return fmt.Errorf("%s ended: %w", p.Name, p.ending())
+			return fmt.Errorf("%s ended: %w", p.Name, p.exitError())
 		case <-ctx.Done():
 			return fmt.Errorf("%s is not ready: %w", p.Name, err)
 		case <-time.After(2 * time.Millisecond):
@@ -135,7 +133,7 @@ func (p *Process) Await(ctx context.Context, ask func(context.Context) error) er
 	}
 }
 
-// Listens fails if nobody takes connections there.
+// Listens fails if nothing accepts connections at the address.
 func Listens(ctx context.Context, address string) error {
 	var d net.Dialer
 	c, err := d.DialContext(ctx, "tcp", address)
@@ -145,7 +143,7 @@ func Listens(ctx context.Context, address string) error {
 	return c.Close()
 }
 
-// lastWords are the end of a log.
+// lastWords returns the end of a log.
 func lastWords(file string) string {
 	const most = 2000
 	text, err := os.ReadFile(file)

@@ -14,18 +14,18 @@ import (
 	"time"
 )
 
-// tick is the unit of times in /proc/PID/stat, which Linux fixes for programs.
+// tick is the unit of times in /proc/PID/stat, which is fixed in Linux.
 const tick = time.Second / 100
 
-// stat is of a line of /proc/PID/stat what is needed here.
+// stat has the needed fields of /proc/PID/stat.
 type stat struct {
 	pid, parent int
-	// cpu is the time of the process and of those children of it that have ended.
+	// CPU time of the process and of its children that have ended
 	cpu time.Duration
 }
 
-// family gives the processes below and with the roots, which have to be there.
-func family(roots []int) ([]stat, error) {
+// processTree returns the roots and all their descendants. The roots must exist.
+func processTree(roots []int) ([]stat, error) {
 	names, err := filepath.Glob("/proc/[0-9]*/stat")
 	if err != nil {
 		return nil, err
@@ -34,7 +34,7 @@ func family(roots []int) ([]stat, error) {
 	all := map[int]stat{}
 	for _, name := range names {
 		line, err := os.ReadFile(name)
-		if gone(err) {
+		if isGone(err) {
 			continue
 		}
 		if err != nil {
@@ -63,15 +63,15 @@ func family(roots []int) ([]stat, error) {
 
 func parse(line []byte) (stat, error) {
 	var p stat
-	// The name of the program is in parentheses and may hold anything.
+	// The name of the program is in parentheses and may contain anything.
 	end := bytes.LastIndexByte(line, ')')
 	if end < 0 {
 		return p, errors.New("it names no program")
 	}
 	pid, _, _ := strings.Cut(string(line), " ")
 	fields := strings.Fields(string(line[end+1:]))
-	// From the third field of proc(5) on: state, parent; the 14th to the 17th are
-	// utime, stime, cutime, cstime.
+	// Indexes from the third field of proc(5): state, parent; fields 14 to 17 are utime, stime,
+	// cutime, cstime.
 	const parent, utime, cstime = 1, 11, 14
 	if len(fields) <= cstime {
 		return p, errors.New("it is too short")
@@ -93,9 +93,9 @@ func parse(line []byte) (stat, error) {
 	return p, nil
 }
 
-// Family gives the ids of processes and of all below them.
-func Family(roots ...int) ([]int, error) {
-	found, err := family(roots)
+// ProcessTree returns the ids of processes and of all their descendants.
+func ProcessTree(roots ...int) ([]int, error) {
+	found, err := processTree(roots)
 	pids := make([]int, len(found))
 	for i, p := range found {
 		pids[i] = p.pid
@@ -103,10 +103,10 @@ func Family(roots ...int) ([]int, error) {
 	return pids, err
 }
 
-// CPU is the processor time that processes have used since they began, with all that they
-// have started, whether it still runs or has ended.
+// CPU returns the CPU time of processes since their start, including all descendants, running
+// or ended.
 func CPU(roots ...int) (time.Duration, error) {
-	processes, err := family(roots)
+	processes, err := processTree(roots)
 	if err != nil {
 		return 0, fmt.Errorf("adding up CPU time: %w", err)
 	}
@@ -117,17 +117,17 @@ func CPU(roots ...int) (time.Duration, error) {
 	return sum, nil
 }
 
-// Memory is that of processes and all below them, in bytes. What several share is counted
-// once (PSS).
+// Memory returns the memory of processes and all their descendants, in bytes. Shared memory is
+// counted once (PSS).
 func Memory(roots ...int) (int64, error) {
-	processes, err := family(roots)
+	processes, err := processTree(roots)
 	if err != nil {
 		return 0, fmt.Errorf("adding up memory: %w", err)
 	}
 	var sum int64
 	for _, p := range processes {
 		n, err := proportional(p.pid)
-		if gone(err) {
+		if isGone(err) {
 			continue
 		}
 		if err != nil {
@@ -138,10 +138,10 @@ func Memory(roots ...int) (int64, error) {
 	return sum, nil
 }
 
-// CPU is the processor time that the process has used so far, with all that it has started.
+// CPU returns the CPU time of the process so far, including its descendants.
 func (p *Process) CPU() (time.Duration, error) { return CPU(p.PID()) }
 
-// Memory is the process's memory in bytes, with that of all that it has started.
+// Memory returns the memory of the process and its descendants, in bytes.
 func (p *Process) Memory() (int64, error) { return Memory(p.PID()) }
 
 func proportional(pid int) (int64, error) {
@@ -165,5 +165,5 @@ func proportional(pid int) (int64, error) {
 	return 0, syscall.ESRCH // a process that has ended has no memory
 }
 
-// gone reports whether a process has ended while it was looked at.
-func gone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) }
+// isGone reports whether an error means that the process has ended meanwhile.
+func isGone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) }

@@ -32,7 +32,7 @@ func TestFamilyHasProcessesBelow(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	found, err := family([]int{os.Getpid()})
+	found, err := processTree([]int{os.Getpid()})
 	if err != nil {
 		t.Fatal(err)
 	}

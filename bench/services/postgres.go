@@ -1,5 +1,5 @@
-// Package services runs the databases that systems need: private servers on free
-// ports, each with the settings of its package, in a directory that goes with it.
+// Package services runs the databases of the measured systems: private servers on free ports,
+// each with the settings of its package, in a temporary directory.
 package services
 
 import (
@@ -20,8 +20,7 @@ import (
 	"github.com/coppice-run/coppice/bench/system"
 )
 
-// Postgres is a PostgreSQL server with the settings of its package: what is
-// committed has been synced.
+// Postgres is a PostgreSQL server with the settings of its package: commits are synced to disk.
 type Postgres struct {
 	*process.Process
 
@@ -29,14 +28,14 @@ type Postgres struct {
 	dir     string
 }
 
-// Cluster is an empty database directory, to be copied for each server.
+// Cluster is an empty database directory, which is copied for each server.
 type Cluster struct {
 	binaries string
 	dir      string
-	as       *syscall.Credential // nil: whoever runs this
+	as       *syscall.Credential // nil: the current user
 }
 
-// NewCluster makes a database directory. It is removed by Remove.
+// NewCluster creates a database directory. Remove deletes it.
 func NewCluster() (*Cluster, error) {
 	binaries, err := binaries()
 	if err != nil {
@@ -58,7 +57,7 @@ func NewCluster() (*Cluster, error) {
 	return c, nil
 }
 
-// PostgresVersion is the command that tells which PostgreSQL it is.
+// PostgresVersion returns the command that prints the version of PostgreSQL.
 func PostgresVersion() []string {
 	dir, err := binaries()
 	if err != nil {
@@ -67,10 +66,10 @@ func PostgresVersion() []string {
 	return []string{filepath.Join(dir, "postgres"), "--version"}
 }
 
-// Remove removes the directory.
+// Remove deletes the directory.
 func (c *Cluster) Remove() error { return os.RemoveAll(c.dir) }
 
-// StartPostgres runs a server on a cluster of its own.
+// StartPostgres starts a server on its own cluster.
 func StartPostgres(ctx context.Context, settings ...string) (*Postgres, error) {
 	c, err := NewCluster()
 	if err != nil {
@@ -80,8 +79,7 @@ func StartPostgres(ctx context.Context, settings ...string) (*Postgres, error) {
 	return p, errors.Join(err, c.Remove())
 }
 
-// Start runs a server on a copy of the cluster, with further settings ("name=value") if there
-// are any.
+// Start starts a server on a copy of the cluster, with optional settings ("name=value").
 func (c *Cluster) Start(ctx context.Context, settings ...string) (*Postgres, error) {
 	dir, err := c.directory()
 	if err != nil {
@@ -94,7 +92,7 @@ func (c *Cluster) Start(ctx context.Context, settings ...string) (*Postgres, err
 	return p, nil
 }
 
-// serve runs a server that keeps its data in a directory, and removes that when it stops.
+// serve starts a server in a directory, which is deleted when the server stops.
 func (c *Cluster) serve(ctx context.Context, dir string, settings []string) (*Postgres, error) {
 	data := filepath.Join(dir, "data")
 	if out, err := c.command("cp", "-a", filepath.Join(c.dir, "data"), data).CombinedOutput(); err != nil {
@@ -126,15 +124,15 @@ func (c *Cluster) serve(ctx context.Context, dir string, settings []string) (*Po
 	return p, nil
 }
 
-// URL names the one database there is.
+// URL returns the URL of the only database.
 func (p *Postgres) URL() string { return p.URLAt(p.Address) }
 
-// URLAt names it where somebody passes on what is said to it.
+// URLAt returns the URL with another address, for a proxy.
 func (p *Postgres) URLAt(address string) string {
 	return fmt.Sprintf("postgres://postgres@%s/postgres?sslmode=disable", address)
 }
 
-// Stop ends the server at once and removes its data.
+// Stop stops the server at once and deletes its data.
 func (p *Postgres) Stop() error {
 	return errors.Join(p.End(syscall.SIGQUIT), os.RemoveAll(p.dir))
 }
@@ -157,7 +155,7 @@ func (c *Cluster) command(name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// binaries finds where PostgreSQL's programs are.
+// binaries returns the directory of PostgreSQL's programs.
 func binaries() (string, error) {
 	if found, err := exec.LookPath("initdb"); err == nil {
 		return filepath.Dir(found), nil
@@ -172,7 +170,7 @@ func binaries() (string, error) {
 	return slices.MaxFunc(found, func(a, b string) int { return version(a) - version(b) }), nil
 }
 
-// version is the number in the path of a directory of programs, 0 if there is none.
+// version returns the version in the path of a directory of programs, or 0.
 func version(dir string) int {
 	n, err := strconv.Atoi(filepath.Base(filepath.Dir(dir)))
 	if err != nil {
@@ -181,7 +179,7 @@ func version(dir string) int {
 	return n
 }
 
-// owner is who the server runs as, since it refuses to run as root.
+// owner returns the user of the server, which refuses to run as root.
 func owner() (*syscall.Credential, error) {
 	if os.Getuid() != 0 {
 		return nil, nil

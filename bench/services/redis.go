@@ -11,15 +11,14 @@ import (
 	"github.com/coppice-run/coppice/bench/system"
 )
 
-// Redis is a redis-server with the settings that are built into it, which are those of
-// Debian's package.
+// Redis is a redis-server with its built-in settings, which are those of Debian's package.
 type Redis struct {
 	*process.Process
 
 	Address string // host:port
 }
 
-// StartRedis runs one that keeps its snapshots in dir.
+// StartRedis starts a server with its snapshots in dir.
 func StartRedis(ctx context.Context, dir string) (*Redis, error) {
 	port, err := system.FreePort()
 	if err != nil {
@@ -31,15 +30,16 @@ func StartRedis(ctx context.Context, dir string) (*Redis, error) {
 		return nil, err
 	}
 	r := &Redis{p, system.Address(port)}
-	// It has nothing to read first. A client would wait between two tries.
+	// A connection is enough, because the server has nothing to load. A client would pause
+	// between two tries.
 	if err := p.Await(ctx, func(ctx context.Context) error { return process.Listens(ctx, r.Address) }); err != nil {
 		return nil, errors.Join(err, p.Kill())
 	}
 	return r, nil
 }
 
-// Client is a client of its own; close it.
+// Client returns a new client; close it.
 func (r *Redis) Client() *redis.Client { return redis.NewClient(&redis.Options{Addr: r.Address}) }
 
-// Stop ends the server at once; its data is not needed any more.
+// Stop kills the server; its data is no longer needed.
 func (r *Redis) Stop() error { return r.Kill() }

@@ -20,7 +20,7 @@ import (
 	"github.com/coppice-run/coppice/bench/installation"
 )
 
-// settings are what was asked for on the command line.
+// settings are the command-line options.
 type settings struct {
 	kind          installation.Kind
 	slots, atOnce int
@@ -44,7 +44,7 @@ func run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	var sides []*side
+	var sides []*build
 	defer func() {
 		for _, of := range sides {
 			err = errors.Join(err, of.Stop())
@@ -55,7 +55,7 @@ func run(ctx context.Context) (err error) {
 		if err != nil {
 			return fmt.Errorf("starting %s: %w", dir, err)
 		}
-		sides = append(sides, &side{Installation: i, dir: dir, turns: map[string][]turn{}, pace: map[string]int{}})
+		sides = append(sides, &build{Installation: i, dir: dir, turns: map[string][]turn{}, pace: map[string]int{}})
 	}
 	for round := range s.rounds + 1 {
 		if err := s.round(ctx, round, sides); err != nil {
@@ -70,11 +70,11 @@ func run(ctx context.Context) (err error) {
 	return nil
 }
 
-// read reads the command line.
+// read parses the command line.
 func read() (settings, error) {
 	var s settings
 	kind := flag.String("installation", string(installation.Separate), fmt.Sprint("which of ", installation.Kinds()))
-	named := flag.String("ways", "stream,fan", "what to measure, with commas between them: "+strings.Join(slices.Sorted(maps.Keys(ways)), ", "))
+	named := flag.String("ways", "stream,fan", "what to measure, with commas between them: "+strings.Join(slices.Sorted(maps.Keys(workloads)), ", "))
 	flag.IntVar(&s.slots, "slots", 100, "of the worker")
 	flag.IntVar(&s.atOnce, "at-once", 100, "sessions that are open at once")
 	flag.IntVar(&s.rounds, "rounds", 5, "how often each is measured, after a round that warms up")
@@ -88,16 +88,16 @@ func read() (settings, error) {
 		return s, fmt.Errorf("there is no installation %q; there are %q", s.kind, installation.Kinds())
 	}
 	for _, name := range s.ways {
-		if ways[name] == nil {
+		if workloads[name] == nil {
 			return s, fmt.Errorf("there is no way %q", name)
 		}
 	}
 	return s, nil
 }
 
-// round gives each side a turn in each way, in an order that changes. The first round warms
-// up, and finds how much a turn takes.
-func (s *settings) round(ctx context.Context, round int, sides []*side) error {
+// round gives each build a turn with each workload, in a varying order. The first round warms
+// up, and determines the number of tasks of a turn.
+func (s *settings) round(ctx context.Context, round int, sides []*build) error {
 	for _, way := range s.ways {
 		for at := range sides {
 			of := sides[(at+round)%len(sides)]

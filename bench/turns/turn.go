@@ -15,20 +15,20 @@ import (
 	"github.com/coppice-run/coppice/bench/installation"
 )
 
-// fan is how many children a parent has at most: `coppice dev` allows no more.
-const fan = 1_000
+// maxChildren is the maximum number of children of a parent: `coppice dev` allows no more.
+const maxChildren = 1_000
 
-// ways are the workloads: each runs about so many tasks, and says how many they were.
-var ways = map[string]func(ctx context.Context, i *installation.Installation, s *settings, tasks int) (int, error){
+// workloads run about the given number of tasks, and return the actual number.
+var workloads = map[string]func(ctx context.Context, i *installation.Installation, s *settings, tasks int) (int, error){
 	"stream": func(ctx context.Context, i *installation.Installation, s *settings, tasks int) (int, error) {
 		return tasks, i.DoMany(ctx, installation.Child, "answer", tasks, s.atOnce)
 	},
-	"fan":  fansOf(1),
-	"fans": fansOf(10),
+	"fan":  fanOuts(1),
+	"fans": fanOuts(10),
 	"rounds": func(ctx context.Context, i *installation.Installation, _ *settings, tasks int) (int, error) {
-		for left := tasks; left > 0; left -= fan {
-			children := min(left, fan)
-			if err := family(ctx, i, "rounds", children, children); err != nil {
+		for left := tasks; left > 0; left -= maxChildren {
+			children := min(left, maxChildren)
+			if err := spawnChildren(ctx, i, "rounds", children, children); err != nil {
 				return 0, err
 			}
 		}
@@ -36,35 +36,35 @@ var ways = map[string]func(ctx context.Context, i *installation.Installation, s 
 	},
 }
 
-// fansOf has so many parents at once spawn as many children as one may have.
-func fansOf(parents int) func(context.Context, *installation.Installation, *settings, int) (int, error) {
+// fanOuts runs this many concurrent parents, each with as many children as allowed.
+func fanOuts(parents int) func(context.Context, *installation.Installation, *settings, int) (int, error) {
 	return func(ctx context.Context, i *installation.Installation, _ *settings, tasks int) (int, error) {
-		times := max(1, tasks/(parents*fan))
+		times := max(1, tasks/(parents*maxChildren))
 		for range times {
 			all, ctx := errgroup.WithContext(ctx)
 			for range parents {
-				all.Go(func() error { return family(ctx, i, "fan", fan, 1) })
+				all.Go(func() error { return spawnChildren(ctx, i, "fan", maxChildren, 1) })
 			}
 			if err := all.Wait(); err != nil {
 				return 0, err
 			}
 		}
-		return times * parents * fan, nil
+		return times * parents * maxChildren, nil
 	}
 }
 
-// family has a parent spawn children in so many answers, and fails if any was refused or
-// has failed.
-func family(ctx context.Context, i *installation.Installation, how string, children, times int) error {
+// spawnChildren lets a parent spawn children in the given number of answers. It fails if a
+// child was refused or failed.
+func spawnChildren(ctx context.Context, i *installation.Installation, how string, children, times int) error {
 	session, err := i.Do(ctx, installation.Parent, fmt.Sprint(how, " ", children))
 	if err != nil {
 		return err
 	}
-	return i.Holds(ctx, session, 1+children, children+times+1)
+	return i.CheckCounts(ctx, session, 1+children, children+times+1)
 }
 
-// side is one of the builds that are compared.
-type side struct {
+// build is one of the compared builds.
+type build struct {
 	*installation.Installation
 
 	dir   string
@@ -72,10 +72,10 @@ type side struct {
 	pace  map[string]int // tasks of a turn
 }
 
-// turn is what was measured once.
+// turn is one measurement.
 type turn struct {
-	rate float64                  // tasks a second
-	used map[string]time.Duration // CPU of a task, by process
+	rate float64                  // tasks per second
+	used map[string]time.Duration // CPU time per task, by process
 }
 
 func (t turn) sum() (all time.Duration) {
@@ -93,21 +93,21 @@ func (t turn) line(way, dir string) string {
 	return fmt.Sprintf("%-7s %6.0f/s  %6.1f µs CPU (%s)  %s", way, t.rate, figures.Microseconds(t.sum()), strings.Join(parts, ", "), dir)
 }
 
-// measure has one side run a workload for about as long as a turn is to last.
-func (of *side) measure(ctx context.Context, s *settings, way string) (turn, error) {
-	const first = 500 // tasks of the turn that warms up
+// measure runs a workload on one build for about the duration of a turn.
+func (of *build) measure(ctx context.Context, s *settings, way string) (turn, error) {
+	const first = 500 // tasks of the warm-up turn
 	tasks := cmp.Or(of.pace[way], first)
-	before, err := of.spent()
+	before, err := of.cpuTimes()
 	if err != nil {
 		return turn{}, err
 	}
 	started := time.Now()
-	done, err := ways[way](ctx, of.Installation, s, tasks)
+	done, err := workloads[way](ctx, of.Installation, s, tasks)
 	if err != nil {
 		return turn{}, err
 	}
 	took := time.Since(started)
-	used, err := of.spent()
+	used, err := of.cpuTimes()
 	if err != nil {
 		return turn{}, err
 	}
@@ -121,8 +121,8 @@ func (of *side) measure(ctx context.Context, s *settings, way string) (turn, err
 	return t, nil
 }
 
-// spent is what each process has used so far.
-func (of *side) spent() (map[string]time.Duration, error) {
+// cpuTimes returns the CPU time of each process so far.
+func (of *build) cpuTimes() (map[string]time.Duration, error) {
 	spent := map[string]time.Duration{}
 	for _, p := range of.Processes() {
 		used, err := p.CPU()
@@ -134,8 +134,8 @@ func (of *side) spent() (map[string]time.Duration, error) {
 	return spent, nil
 }
 
-// summary are the medians of a side, and how they stand to those of the first.
-func summary(way string, of, first *side) string {
+// summary returns the medians of a build, and their ratios to those of the first.
+func summary(way string, of, first *build) string {
 	mine, its := median(of.turns[way]), median(first.turns[way])
 	return fmt.Sprintf("%s  %.3f × the rate for %.3f of the CPU", mine.line(way, of.dir), mine.rate/its.rate,
 		float64(mine.sum())/float64(its.sum()))

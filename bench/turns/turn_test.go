@@ -28,7 +28,7 @@ func TestRoundsOfManyParents(t *testing.T) {
 		}
 	}()
 	const asked = 1_040
-	done, err := ways["rounds"](t.Context(), i, &settings{}, asked)
+	done, err := workloads["rounds"](t.Context(), i, &settings{}, asked)
 	if err != nil || done != asked {
 		t.Errorf("of %d rounds there were %d, %v", asked, done, err)
 	}

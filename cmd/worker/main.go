@@ -84,7 +84,7 @@ func (f *options) read() (hooks []hook.Spec, servers []mcp.Server, err error) {
 
 // choose chooses the model that agents of this process use.
 func (f *options) choose(m *assembly.Measuring) (provider.Choice, error) {
-	tries, err := m.Tries()
+	tries, err := m.RetryMetrics()
 	if err != nil {
 		return provider.Choice{}, err
 	}
@@ -164,11 +164,11 @@ func run(f options, secrets *redact.Opened, logs slog.Handler) error {
 	}
 	return assembly.Worker{
 		Begun: func() {
-			log.Info("working", "orchestrator", f.Orchestrator, "pool", f.Pool, "slots", f.Slots, "model", chosen.Which)
+			log.Info("working", "orchestrator", f.Orchestrator, "pool", f.Pool, "slots", f.Slots, "model", chosen.Description)
 		},
 		Orchestrator: conn, Redis: client, Pool: f.Pool, Slots: f.Slots,
 		Workspace: f.Workspace, Workspaces: f.Workspaces, SkillsDirs: f.SkillsDir, PluginsDir: f.PluginsDir,
-		Model: chosen.Model, Governor: chosen.Governor, Logger: log, Telemetry: m.Telemetry,
+		Model: chosen.Model, Governor: chosen.Limiter, Logger: log, Telemetry: m.Telemetry,
 		Hooks: hooks, DefinitionHooks: f.DefinitionHooks, FetchAllow: f.FetchAllow, Health: health, Alive: living, DrainFor: f.DrainFor, Hurry: hurry, Secrets: secrets.Redactor, BashNetwork: f.BashNetwork, MCP: servers, Sandbox: f.Options,
 	}.Run(ctx)
 }

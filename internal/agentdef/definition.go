@@ -1,7 +1,6 @@
-// Package agentdef holds the definitions of agents: who an agent is, which tools
-// it may use, which agents it may give tasks to, and its prompt. A definition is
-// a Markdown file whose front matter says what machines need and whose body is
-// the prompt:
+// Package agentdef reads agent definitions: the name of an agent, the tools that it may use,
+// the agents that it may spawn, and its prompt. A definition is a Markdown file with structured
+// front matter. Its body is the prompt:
 //
 //	---
 //	name: reviewer
@@ -21,52 +20,52 @@ import (
 	"github.com/coppice-run/coppice/internal/policy"
 )
 
-// Definition is an agent as [Parse] read it. It is shared: don't change it.
+// Definition is a parsed agent definition. It is shared and must not be changed.
 type Definition struct {
-	// Name is what others call the agent: [a-z0-9][a-z0-9_-]{0,63}, with that of its
-	// plugin and a colon before it if it comes from one.
+	// Name identifies the agent: [a-z0-9][a-z0-9_-]{0,63}, prefixed with the name of its plugin
+	// and a colon if it comes from one.
 	Name string
-	// Description says when to use the agent; a model chooses by it.
+	// Description says when to use the agent. Models choose agents by it.
 	Description string
 	Mode        Mode
-	// Model is the name of the model; empty leaves the choice to who starts the agent.
+	// Model is the name of the model. If it is empty, the parent or client that starts the
+	// agent chooses.
 	Model string
-	// Tools are entries (see [policy.Names]) for the tools it may use; empty means all
-	// but those that have to be named.
+	// Tools are the entries (see [policy.Names]) for the tools that it may use. If it is empty,
+	// it may use all tools except those that must be named.
 	Tools []string
-	// DisallowedTools are entries for tools it may not use, whatever Tools says.
+	// DisallowedTools are entries for tools that it may not use. They override Tools.
 	DisallowedTools []string
-	// DeferredTools are entries for tools that it is handed only when it has looked
-	// for them.
+	// DeferredTools are entries for tools that it gets only after it has searched for them.
 	DeferredTools []string
-	// Skills are the names of the skills it may load; empty means all.
+	// Skills are the names of the skills that it may load. If it is empty, it may load all.
 	Skills []string
-	// Spawns are globs (as of path.Match) of the agents it may give tasks to;
-	// empty means all that may be spawned. Without the tool task it spawns none.
+	// Spawns are globs (path.Match) of the agents that it may spawn. If it is empty, it may
+	// spawn all spawnable agents. Without the tool task it spawns none.
 	Spawns []string
-	// MaxIterations is how many model calls a run may take; 0 leaves it to the
-	// default for the depth of the task.
+	// MaxIterations bounds the model calls of a run. 0 means the default for the depth of the
+	// task.
 	MaxIterations int
-	// Timeout is how long a run may be with workers in all; 0 is for ever.
+	// Timeout bounds the total time that a run may be with workers. 0 means no bound.
 	Timeout time.Duration
-	// FailOnInterrupt ends a run that loses its worker, instead of going on with it
-	// on another: on_interrupt is fail, not resume.
+	// FailOnInterrupt makes a run fail when its worker is lost, instead of continuing on
+	// another worker (on_interrupt: fail).
 	FailOnInterrupt bool
-	// Background lets the agent run in the background unless the call that spawns it
-	// says otherwise.
+	// Background makes the agent run in the background unless the call that spawns it says
+	// otherwise.
 	Background bool
-	// Reminder is what the model is reminded of with every call, after all else.
+	// Reminder is added after the last message of each model call.
 	Reminder string
-	// Permissions are what its runs may do, as far as who starts it may: permissions,
-	// approvals and background_tools.
+	// Permissions limit what its runs may do, within the permissions of the parent:
+	// permissions, approvals and background_tools.
 	Permissions policy.Permissions
-	// ForkContext lets the agent see the conversation of whoever spawns it.
+	// ForkContext gives the agent the conversation of its parent.
 	ForkContext bool
-	// Worktree gives the agent, as a sub-agent, a git worktree of its own to work in:
-	// isolation is worktree.
+	// Worktree gives the agent its own git worktree when it is a sub-agent (isolation:
+	// worktree).
 	Worktree bool
-	// CompactAt is how many tokens its conversation may have before the older part
-	// is summed up; 0 leaves it to the model's window.
+	// CompactAt is the number of tokens from which the older part of its conversation is
+	// summarised. 0 means that the model's window decides.
 	CompactAt int
 	// Hooks run when the agent starts and stops as a sub-agent.
 	Hooks []hook.Spec
@@ -74,22 +73,22 @@ type Definition struct {
 	OnComplete string
 	// Prompt is the system prompt: the body of the file.
 	Prompt string
-	// Source is where the definition comes from: a path, or built-in.
+	// Source is the path of the file, or "built-in".
 	Source string
-	// Version is made from all of the above but Source: equal definitions have
-	// equal versions wherever they come from.
+	// Version is a hash of all other fields except Source. Equal definitions have equal
+	// versions.
 	Version string
 }
 
-// Mode says where in a tree an agent may stand.
+// Mode says which places in a tree an agent may have.
 type Mode uint8
 
 // The modes of an agent.
 const (
 	ModeUnspecified Mode = iota
 	Primary              // it may be a root
-	Subagent             // it may be spawned by another agent
-	Both                 // it may be either
+	Subagent             // another agent may spawn it
+	Both                 // both
 )
 
 func (m Mode) String() string {
@@ -119,7 +118,7 @@ func parseMode(s string) (Mode, bool) {
 	return ModeUnspecified, false
 }
 
-// taskTool is the tool that spawns agents.
+// taskTool is the name of the tool that spawns agents.
 const taskTool = "task"
 
 // Allows reports whether the agent may use a tool.
@@ -128,11 +127,11 @@ func (d *Definition) Allows(tool string) bool {
 	return (len(d.Tools) == 0 || slices.ContainsFunc(d.Tools, names)) && !slices.ContainsFunc(d.DisallowedTools, names)
 }
 
-// MayUse reports whether the agent may use any of the tools that an entry names, as
-// far as that can be told without knowing the tools.
+// MayUse reports whether the agent may use any tool that an entry matches, as far as can be
+// decided without the list of tools.
 func (d *Definition) MayUse(entry string) bool {
 	meets := func(other string) bool { return policy.Meet(other, entry) }
-	// A glob that names the entry's own text names all that the entry does.
+	// A glob that matches the text of the entry also matches all tools that the entry matches.
 	covers := func(other string) bool { return other == entry || policy.Names(other, entry) }
 	return (len(d.Tools) == 0 || slices.ContainsFunc(d.Tools, meets)) && !slices.ContainsFunc(d.DisallowedTools, covers)
 }

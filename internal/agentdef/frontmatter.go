@@ -11,17 +11,16 @@ import (
 	"github.com/goccy/go-yaml/parser"
 )
 
-// frontMatter is the mapping at the head of a definition. It is read from the
-// syntax tree and not by decoding into a struct, for two reasons: every error
-// knows its line, and nothing is converted, so that 12 or null is no string.
-// The first thing wrong is kept in err.
+// frontMatter is the YAML mapping at the start of a definition. It is read from the syntax
+// tree, not decoded into a struct, for two reasons: every error has a line, and no value is
+// converted, so that 12 or null is not a string. err is the first problem.
 type frontMatter struct {
 	source string
 	values map[string]ast.Node
 	err    error
 }
 
-// keys gives what a definition may say.
+// keys returns the keys of a definition.
 func keys() []string {
 	return []string{
 		"name", "description", "mode", "model", "tools", "disallowed_tools", "deferred_tools", "skills", "spawns",
@@ -37,19 +36,19 @@ func parseFront(source, text string) (*frontMatter, error) {
 		return nil, syntaxProblem(source, err)
 	}
 	if len(file.Docs) != 1 {
-		return nil, problem(source, 2, "expected one YAML document, got %d", len(file.Docs))
+		return nil, problemAt(source, 2, "expected one YAML document, got %d", len(file.Docs))
 	}
 	body, ok := file.Docs[0].Body.(*ast.MappingNode)
 	if !ok {
-		return nil, problem(source, 2, "expected lines of the form key: value; the keys are %s", strings.Join(keys(), ", "))
+		return nil, problemAt(source, 2, "expected lines of the form key: value; the keys are %s", strings.Join(keys(), ", "))
 	}
 	for _, field := range body.Values {
 		key, ok := field.Key.(*ast.StringNode)
 		if !ok || !slices.Contains(keys(), key.Value) {
-			return nil, problem(source, lineAt(field.Key), "unknown key %s, expected one of %s", field.Key, strings.Join(keys(), ", "))
+			return nil, problemAt(source, lineAt(field.Key), "unknown key %s, expected one of %s", field.Key, strings.Join(keys(), ", "))
 		}
 		if _, twice := f.values[key.Value]; twice {
-			return nil, problem(source, lineAt(field.Key), "key %s is given twice", key.Value)
+			return nil, problemAt(source, lineAt(field.Key), "key %s is given twice", key.Value)
 		}
 		f.values[key.Value] = field.Value
 	}
@@ -59,12 +58,12 @@ func parseFront(source, text string) (*frontMatter, error) {
 func syntaxProblem(source string, err error) error {
 	syntax, ok := errors.AsType[yaml.Error](err)
 	if !ok || syntax.GetToken() == nil {
-		return problem(source, 2, "expected YAML: %v", err)
+		return problemAt(source, 2, "expected YAML: %v", err)
 	}
-	return problem(source, syntax.GetToken().Position.Line+1, "expected YAML: %s", syntax.GetMessage())
+	return problemAt(source, syntax.GetToken().Position.Line+1, "expected YAML: %s", syntax.GetMessage())
 }
 
-// lineAt is the line in the file: the front matter begins on its second.
+// lineAt returns the line in the file. The front matter starts on the second line.
 func lineAt(node ast.Node) int {
 	if token := node.GetToken(); token != nil {
 		return token.Position.Line + 1
@@ -72,7 +71,7 @@ func lineAt(node ast.Node) int {
 	return 2
 }
 
-// fail keeps the first problem, at the line of a key's value.
+// fail records the first problem, at the line of a key's value.
 func (f *frontMatter) fail(key, format string, args ...any) {
 	line := 1
 	if node, ok := f.values[key]; ok {
@@ -83,11 +82,11 @@ func (f *frontMatter) fail(key, format string, args ...any) {
 
 func (f *frontMatter) failAt(line int, key, format string, args ...any) {
 	if f.err == nil {
-		f.err = problem(f.source, line, "%s: %s", key, fmt.Sprintf(format, args...))
+		f.err = problemAt(f.source, line, "%s: %s", key, fmt.Sprintf(format, args...))
 	}
 }
 
-// require reports keys that are not there.
+// require reports missing keys.
 func (f *frontMatter) require(keys ...string) {
 	for _, key := range keys {
 		if _, ok := f.values[key]; !ok {
@@ -96,7 +95,7 @@ func (f *frontMatter) require(keys ...string) {
 	}
 }
 
-// text gives a string, or "" if the key is absent. What check says is a problem.
+// text returns a string, or "" if the key is missing. check returns a problem, or "".
 func (f *frontMatter) text(key string, check func(string) string) string {
 	node, ok := f.values[key]
 	if !ok {
@@ -126,8 +125,8 @@ func (f *frontMatter) scalar(key string, node ast.Node, check func(string) strin
 	return value
 }
 
-// list gives a list of strings, or nil if the key is absent. It may not be empty
-// and may not name anything twice.
+// list returns a list of strings, or nil if the key is missing. It must not be empty and must
+// not contain duplicates.
 func (f *frontMatter) list(key string, check func(string) string) []string {
 	node, ok := f.values[key]
 	if !ok {
@@ -152,7 +151,7 @@ func (f *frontMatter) list(key string, check func(string) string) []string {
 	return values
 }
 
-// number gives a whole number from 1 to high, or 0 if the key is absent.
+// number returns a whole number from 1 to high, or 0 if the key is missing.
 func (f *frontMatter) number(key string, high uint64) int {
 	node, ok := f.values[key]
 	if !ok {
@@ -167,7 +166,7 @@ func (f *frontMatter) number(key string, high uint64) int {
 	return 0
 }
 
-// flag gives true or false; false if the key is absent.
+// flag returns a boolean; false if the key is missing.
 func (f *frontMatter) flag(key string) bool {
 	node, ok := f.values[key]
 	if !ok {
@@ -181,7 +180,7 @@ func (f *frontMatter) flag(key string) bool {
 	return value.Value
 }
 
-// kind names what a value is.
+// kind names the type of a value.
 func kind(node ast.Node) string {
 	switch node.(type) {
 	case *ast.StringNode, *ast.LiteralNode:

@@ -9,10 +9,10 @@ import (
 	"github.com/coppice-run/coppice/internal/hook"
 )
 
-// frontOffset is how many lines of the file come before the front matter.
+// frontOffset is the number of lines before the front matter.
 const frontOffset = 1
 
-// hooks gives the hooks that the agent comes with.
+// hooks returns the hooks of the agent.
 func (f *frontMatter) hooks(key string) []hook.Spec {
 	node, ok := f.values[key]
 	if !ok || f.err != nil {
@@ -34,7 +34,7 @@ func checkCallback(s string) string {
 	return ""
 }
 
-// CheckCallback refuses what can't be called.
+// CheckCallback rejects URLs that cannot be called.
 func CheckCallback(url string) error {
 	if !hook.ValidURL(url) {
 		return errors.New("expected a URL such as https://hooks.example.com/ended, without a user")

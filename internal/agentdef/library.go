@@ -15,53 +15,52 @@ import (
 // maxFiles bounds the definitions of one directory.
 const maxFiles = 1000
 
-// Library is the definitions that an installation has in files: those built in,
-// those of directories, and those of plugins. Read looks at the files again. It is
-// not for concurrent use; the registries that it gives are.
+// Library is the set of definitions of an installation: the built-in ones, those in
+// directories, and those of plugins. Read reads the files again. A Library is not safe for
+// concurrent use; the registries that it returns are.
 type Library struct {
-	// Clean, if it is set before the first Read, takes out of the text of files what
-	// must not be kept.
+	// Clean removes from the text of files what must not be stored. Optional; set it before the
+	// first Read.
 	Clean func(text string) string
 
 	dirs    []string
-	plugins string // empty: none
-	files   map[string]*held
+	plugins string // empty: no plugins
+	files   map[string]*cachedFile
 	last    *Registry
 }
 
-// held is a file as it was last read. A file that has become broken keeps the
-// definition that it had.
-type held struct {
+// cachedFile is a file as it was last read. A file that has become invalid keeps its last valid
+// definition.
+type cachedFile struct {
 	data []byte
-	def  *Definition // the last good one; nil: there was none
+	def  *Definition // the last valid one; nil: there was none
 	err  error       // what is wrong with data
 }
 
-// Problem is a file, or a directory, that could not be used.
+// Problem is a file or directory that could not be used.
 type Problem struct {
 	Source string
 	Err    error
-	Kept   bool // its last good definition is still in use
+	Kept   bool // its last valid definition is still in use
 }
 
-// NewLibrary names where the files are. Of two definitions of one name that in the
-// later directory counts, and either before one that is built in. The directory of
-// plugins holds <plugin>/agents/*.md.
+// NewLibrary returns a library of these directories. If a name is defined more than once, the
+// later directory takes precedence, and every directory over the built-in definitions. The
+// plugin directory contains <plugin>/agents/*.md.
 func NewLibrary(dirs []string, plugins string) *Library {
-	return &Library{dirs: dirs, plugins: plugins, files: map[string]*held{}}
+	return &Library{dirs: dirs, plugins: plugins, files: map[string]*cachedFile{}}
 }
 
-// Read looks at all files and gives what they define now, and what is wrong with
-// them. As long as they define the same, it is the same registry. The files
-// themselves are compared, not their times.
+// Read reads all files and returns their definitions and the problems. While the definitions do
+// not change, it returns the same registry. It compares the contents of files, not their times.
 func (l *Library) Read() (r *Registry, problems []Problem) {
-	look := &reading{library: l, seen: map[string]*held{}}
+	look := &scan{library: l, seen: map[string]*cachedFile{}}
 	r = Builtin()
 	for _, dir := range l.dirs {
-		r = look.over(r, look.dir(dir, ""))
+		r = look.add(r, look.dir(dir, ""))
 	}
 	for _, plugin := range look.plugins() {
-		r = look.over(r, look.dir(filepath.Join(l.plugins, plugin, "agents"), plugin))
+		r = look.add(r, look.dir(filepath.Join(l.plugins, plugin, "agents"), plugin))
 	}
 	l.files = look.seen
 	if l.last != nil && l.last.equal(r) {
@@ -71,19 +70,19 @@ func (l *Library) Read() (r *Registry, problems []Problem) {
 	return r, look.problems
 }
 
-// reading is one look at all files.
-type reading struct {
+// scan is one pass over all files.
+type scan struct {
 	library  *Library
-	seen     map[string]*held
+	seen     map[string]*cachedFile
 	problems []Problem
 }
 
-func (r *reading) problem(source string, err error, kept bool) {
+func (r *scan) problem(source string, err error, kept bool) {
 	r.problems = append(r.problems, Problem{Source: source, Err: err, Kept: kept})
 }
 
-// over adds definitions whose names are all different.
-func (r *reading) over(to *Registry, definitions []*Definition) *Registry {
+// add adds definitions, whose names must be unique.
+func (r *scan) add(to *Registry, definitions []*Definition) *Registry {
 	all, err := to.With(definitions...)
 	if err != nil {
 		r.problem("", err, false)
@@ -92,14 +91,14 @@ func (r *reading) over(to *Registry, definitions []*Definition) *Registry {
 	return all
 }
 
-// plugins lists the plugins that bring agents along, by name.
-func (r *reading) plugins() []string {
+// plugins lists the plugins with agents, by name.
+func (r *scan) plugins() []string {
 	if r.library.plugins == "" {
 		return nil
 	}
 	entries, err := os.ReadDir(r.library.plugins)
 	if err != nil {
-		names := r.library.heldPlugins()
+		names := r.library.cachedPlugins()
 		r.problem(r.library.plugins, err, len(names) > 0)
 		return names
 	}
@@ -117,8 +116,8 @@ func (r *reading) plugins() []string {
 	return names
 }
 
-// heldPlugins lists the plugins whose definitions are held, by name.
-func (l *Library) heldPlugins() []string {
+// cachedPlugins lists the plugins with cached definitions, by name.
+func (l *Library) cachedPlugins() []string {
 	var names []string
 	for path := range l.files {
 		plugin := filepath.Dir(filepath.Dir(path))
@@ -130,13 +129,12 @@ func (l *Library) heldPlugins() []string {
 	return names
 }
 
-// dir gives the definitions of one directory. A directory that can't be read now
-// keeps what it had.
-func (r *reading) dir(dir, plugin string) []*Definition {
-	paths, err := markdown(dir)
+// dir returns the definitions of one directory. If it cannot be read, the cached ones stay.
+func (r *scan) dir(dir, plugin string) []*Definition {
+	paths, err := markdownFiles(dir)
 	look := r.file
 	if err != nil {
-		paths, look = r.library.below(dir), r.keep
+		paths, look = r.library.cachedFilesIn(dir), r.cached
 		r.problem(dir, err, len(paths) > 0)
 	}
 	byName := map[string]*Definition{}
@@ -156,15 +154,15 @@ func (r *reading) dir(dir, plugin string) []*Definition {
 	return all
 }
 
-// keep gives what a file had when it was last read.
-func (r *reading) keep(path, _ string) *Definition {
+// cached returns the cached definition of a file.
+func (r *scan) cached(path, _ string) *Definition {
 	last := r.library.files[path]
 	r.seen[path] = last
 	return last.def
 }
 
-// below lists the files of a directory that are held.
-func (l *Library) below(dir string) []string {
+// cachedFilesIn lists the cached files of a directory.
+func (l *Library) cachedFilesIn(dir string) []string {
 	var paths []string
 	for path := range l.files {
 		if filepath.Dir(path) == filepath.Clean(dir) {
@@ -175,8 +173,8 @@ func (l *Library) below(dir string) []string {
 	return paths
 }
 
-// markdown lists the definitions of a directory by name.
-func markdown(dir string) ([]string, error) {
+// markdownFiles lists the definition files of a directory, by name.
+func markdownFiles(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, err
@@ -193,14 +191,14 @@ func markdown(dir string) ([]string, error) {
 	return paths, nil
 }
 
-// file gives the definition of a file, or the last good one; nil if there is none.
-func (r *reading) file(path, plugin string) *Definition {
+// file returns the definition of a file, or its last valid one, or nil.
+func (r *scan) file(path, plugin string) *Definition {
 	last := r.library.files[path]
 	data, err := readFile(path)
 	if err == nil && r.library.Clean != nil {
 		data = []byte(r.library.Clean(string(data)))
 	}
-	now := &held{data: data, err: err}
+	now := &cachedFile{data: data, err: err}
 	switch {
 	case err == nil && last != nil && last.data != nil && bytes.Equal(last.data, data):
 		now = last
@@ -226,16 +224,17 @@ func parseFile(path, plugin string, data []byte) (*Definition, error) {
 	case err != nil:
 		return nil, err
 	case d.OfPlugin():
-		return nil, problem(path, 1, "name: %q has a colon; only agents of plugins have one, and it is added to their names", d.Name)
+		return nil, problemAt(path, 1, "name: %q has a colon; only agents of plugins have one, and it is added to their names", d.Name)
 	case plugin != "":
 		return d.Qualified(plugin), nil
 	}
 	return d, nil
 }
 
-// readFile reads a file, but not more than is needed to see that it is too large.
+// readFile reads a file up to the size limit plus one byte, which is enough to see that the
+// file is too large.
 func readFile(path string) ([]byte, error) {
-	info, err := os.Stat(path) // opening a pipe would wait for its writer
+	info, err := os.Stat(path) // opening a pipe would block until it has a writer
 	switch {
 	case err != nil:
 		return nil, err
@@ -250,7 +249,7 @@ func readFile(path string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, maxSize+1))
 }
 
-// equal reports whether both hold the same definitions of the same sources.
+// equal reports whether both have the same definitions from the same sources.
 func (r *Registry) equal(other *Registry) bool {
 	return slices.EqualFunc(r.List(), other.List(), func(a, b *Definition) bool {
 		return a.Name == b.Name && a.Version == b.Version && a.Source == b.Source

@@ -8,17 +8,17 @@ import (
 	"strings"
 )
 
-// versionBytes is how much of the digest makes a version.
+// versionBytes is how many bytes of the digest form a version.
 const versionBytes = 8
 
-// Marshal gives the canonical text of the definition. Parsed again with the same
-// source it is an equal definition, so it is what a task keeps of its agent.
+// Marshal returns the canonical text of the definition. Parsing it with the same source gives
+// an equal definition. A task stores this text.
 func (d *Definition) Marshal() []byte {
-	return []byte(fence + "\n" + d.front() + fence + "\n\n" + d.Prompt + "\n")
+	return []byte(fence + "\n" + d.frontMatterText() + fence + "\n\n" + d.Prompt + "\n")
 }
 
-// front is the front matter of the canonical form.
-func (d *Definition) front() string {
+// frontMatterText returns the front matter of the canonical text.
+func (d *Definition) frontMatterText() string {
 	var b strings.Builder
 	putText(&b, "name", d.Name)
 	putText(&b, "description", d.Description)
@@ -62,8 +62,8 @@ func (d *Definition) digest() string {
 	return hex.EncodeToString(sum[:versionBytes])
 }
 
-// Strings are always quoted: a bare 12, true or null would not be a string. Go's
-// escapes are all YAML's too.
+// putText writes a quoted string, because a bare 12, true or null would not be a string in
+// YAML. All escapes of Go are valid in YAML.
 func putText(b *strings.Builder, key, value string) {
 	if value != "" {
 		fmt.Fprintf(b, "%s: %s\n", key, strconv.Quote(value))

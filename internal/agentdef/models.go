@@ -16,31 +16,30 @@ import (
 //go:embed models.yaml
 var standardModels []byte
 
-// Inherit is the name that stands for the model of the parent.
+// Inherit is the name that stands for the parent's model.
 const Inherit = tree.InheritModel
 
-// Models says which models the names stand for that calls and definitions use. It
-// never changes.
+// Models maps the model names in calls and definitions to models. It is immutable.
 type Models struct {
-	entries []modelEntry  // the plain names, then the globs in the order of the file
-	first   tree.ModelPin // for a root that names none; zero: the worker's choice
+	entries    []modelEntry  // plain names, then globs, each in the order of the file
+	defaultPin tree.ModelPin // for roots without a model; zero: the worker chooses
 }
 
 // modelEntry is an entry of the file.
 type modelEntry struct {
 	Name     string `yaml:"name"`
 	Provider string `yaml:"provider"`
-	Model    string `yaml:"model"` // empty: the name that was asked for
+	Model    string `yaml:"model"` // empty: the requested name
 }
 
-// modelsFile is the file as it is written.
+// modelsFile is the format of the file.
 type modelsFile struct {
 	Default string       `yaml:"default"`
 	Models  []modelEntry `yaml:"models"`
 }
 
-// StandardModels gives the table that comes with the program. It panics if that is
-// broken, which a test rules out.
+// StandardModels returns the built-in table. It panics if that is invalid, which a test rules
+// out.
 func StandardModels() *Models {
 	m, err := ParseModels("models.yaml", standardModels)
 	if err != nil {
@@ -49,8 +48,7 @@ func StandardModels() *Models {
 	return m
 }
 
-// LoadModels reads the table from a file; with an empty path it is the one that
-// comes with the program.
+// LoadModels reads the table from a file. If the path is empty, it returns the built-in one.
 func LoadModels(file string) (*Models, error) {
 	if file == "" {
 		return StandardModels(), nil
@@ -62,7 +60,7 @@ func LoadModels(file string) (*Models, error) {
 	return ParseModels(file, data)
 }
 
-// ParseModels reads a table. An error begins with the source.
+// ParseModels reads a table. Errors start with the source.
 func ParseModels(source string, data []byte) (*Models, error) {
 	var f modelsFile
 	if err := yaml.UnmarshalWithOptions(data, &f, yaml.Strict()); err != nil {
@@ -81,27 +79,27 @@ func ParseModels(source string, data []byte) (*Models, error) {
 	if len(m.entries) == 0 {
 		return nil, fmt.Errorf("%s: models: expected at least one entry", source)
 	}
-	// Plain names go before globs.
+	// Plain names take precedence over globs.
 	slices.SortStableFunc(m.entries, func(a, b modelEntry) int { return a.rank() - b.rank() })
 	if f.Default != "" {
 		var ok bool
-		if m.first, ok = m.Resolve(f.Default); !ok || m.first.IsZero() {
+		if m.defaultPin, ok = m.Resolve(f.Default); !ok || m.defaultPin.IsZero() {
 			return nil, fmt.Errorf("%s: default: %q is not among the models", source, f.Default)
 		}
 	}
 	return m, nil
 }
 
-func (e modelEntry) glob() bool { return strings.ContainsAny(e.Name, `*?[\`) }
+func (e modelEntry) isGlob() bool { return strings.ContainsAny(e.Name, `*?[\`) }
 
 func (e modelEntry) rank() int {
-	if e.glob() {
+	if e.isGlob() {
 		return 1
 	}
 	return 0
 }
 
-// check says what is wrong with an entry, or nothing.
+// check returns what is wrong with an entry, or "".
 func (e modelEntry) check() string {
 	if wrong := checkModel(e.Name); wrong != "" {
 		return "name: " + wrong
@@ -121,10 +119,10 @@ func (e modelEntry) check() string {
 	return ""
 }
 
-// Resolve gives the model that a name stands for: an entry of that name, else the
-// first glob that fits, else provider/model of a provider that some entry names.
-// An empty name and [Inherit] stand for the parent's, which is the zero pin. ok
-// is false if the name stands for nothing.
+// Resolve returns the model for a name. It uses the entry with that name, otherwise the first
+// matching glob, otherwise provider/model if some entry names that provider. The empty name and
+// [Inherit] mean the parent's model and return the zero pin. ok is false if the name is
+// unknown.
 func (m *Models) Resolve(name string) (_ tree.ModelPin, ok bool) {
 	if name == "" || name == Inherit {
 		return tree.ModelPin{}, true
@@ -134,7 +132,7 @@ func (m *Models) Resolve(name string) (_ tree.ModelPin, ok bool) {
 		switch {
 		case explicit && own != "" && e.Provider == provider:
 			return tree.ModelPin{Provider: provider, Name: own}, true
-		case explicit || !e.fits(name):
+		case explicit || !e.matches(name):
 		case e.Model == "":
 			return tree.ModelPin{Provider: e.Provider, Name: name}, true
 		default:
@@ -144,19 +142,19 @@ func (m *Models) Resolve(name string) (_ tree.ModelPin, ok bool) {
 	return tree.ModelPin{}, false
 }
 
-func (e modelEntry) fits(name string) bool {
-	if !e.glob() {
+func (e modelEntry) matches(name string) bool {
+	if !e.isGlob() {
 		return e.Name == name
 	}
 	fits, err := path.Match(e.Name, name)
 	return fits && err == nil
 }
 
-// First gives the model of a root for which nobody names one; zero leaves it to
+// First returns the model of roots for which none is named. The zero pin leaves the choice to
 // the worker.
-func (m *Models) First() tree.ModelPin { return m.first }
+func (m *Models) First() tree.ModelPin { return m.defaultPin }
 
-// Names lists what can be asked for, for whoever asked for something else.
+// Names lists the available names, for error messages.
 func (m *Models) Names() []string {
 	names := make([]string, 0, len(m.entries)+1)
 	for _, e := range m.entries {

@@ -17,23 +17,23 @@ import (
 const (
 	// fence is the line before and after the front matter.
 	fence = "---"
-	// maxSize bounds a definition, maxFront its front matter, in bytes.
+	// maxSize bounds a definition, and maxFront its front matter, in bytes.
 	maxSize  = 256 << 10
 	maxFront = 8 << 10
-	// maxPrefix is how many of them the name of a plugin may add, which comes later.
+	// maxPrefix is the part of maxFront that is reserved for the plugin name, which is added
+	// later.
 	maxPrefix = 65
-	// maxIterations bounds what a definition may ask for.
+	// maxIterations bounds max_iterations.
 	maxIterations = 10_000
-	// maxCompactAt bounds the tokens of a conversation.
+	// maxCompactAt bounds compact_at.
 	maxCompactAt = 100_000_000
-	// The bounds of a timeout.
+	// Bounds of the timeout.
 	minTimeout = time.Second
 	maxTimeout = 30 * 24 * time.Hour
 )
 
-// Parse reads a definition. Line ends are made "\n", and blank lines around the
-// prompt are dropped. An error begins with "source:line: " and says what was
-// expected there.
+// Parse reads a definition. It converts line ends to "\n" and removes blank lines around the
+// prompt. Errors start with "source:line: " and say what was expected there.
 func Parse(source string, data []byte) (*Definition, error) {
 	front, body, err := split(source, data)
 	if err != nil {
@@ -72,7 +72,7 @@ func Parse(source string, data []byte) (*Definition, error) {
 	d.Mode, _ = parseMode(f.text("mode", checkMode))
 	d.Timeout, _ = time.ParseDuration(f.text("timeout", checkTimeout)) // empty is 0
 	f.require("name", "description", "mode")
-	d.agree(f)
+	d.checkConsistency(f)
 	if f.err != nil {
 		return nil, f.err
 	}
@@ -80,21 +80,21 @@ func Parse(source string, data []byte) (*Definition, error) {
 	return d, nil
 }
 
-// Fits reports whether the canonical form of a new definition can be read again, in which
-// texts are quoted, also if it is one of a plugin.
+// Fits reports whether the canonical text of a new definition can be parsed again. Its strings
+// are quoted and may be longer, and a plugin name may be added.
 func (d *Definition) Fits() error {
 	most := maxFront
 	if !d.OfPlugin() {
 		most -= maxPrefix
 	}
-	if n := len(d.front()); n > most {
-		return problem(d.Source, 1, "expected at most %d bytes of front matter with its texts quoted, got %d", most, n)
+	if n := len(d.frontMatterText()); n > most {
+		return problemAt(d.Source, 1, "expected at most %d bytes of front matter with its texts quoted, got %d", most, n)
 	}
 	return nil
 }
 
-// agree reports keys that contradict each other.
-func (d *Definition) agree(f *frontMatter) {
+// checkConsistency reports keys that contradict each other.
+func (d *Definition) checkConsistency(f *frontMatter) {
 	if len(d.Spawns) > 0 && !d.Allows(taskTool) {
 		f.fail("spawns", "expected %q among the tools, without which no agent is spawned", taskTool)
 	}
@@ -121,37 +121,37 @@ func (d *Definition) agree(f *frontMatter) {
 	}
 }
 
-// split takes front matter and prompt apart.
+// split separates front matter and prompt.
 func split(source string, data []byte) (front, body string, err error) {
 	switch {
 	case len(data) > maxSize:
-		return "", "", problem(source, 1, "expected at most %d bytes, got %d", maxSize, len(data))
+		return "", "", problemAt(source, 1, "expected at most %d bytes, got %d", maxSize, len(data))
 	case !utf8.Valid(data):
-		return "", "", problem(source, lineOf(data, firstInvalid(data)), "expected text in UTF-8")
+		return "", "", problemAt(source, lineOf(data, firstInvalid(data)), "expected text in UTF-8")
 	case bytes.IndexByte(data, 0) >= 0:
-		return "", "", problem(source, lineOf(data, bytes.IndexByte(data, 0)), "expected text without NUL characters")
+		return "", "", problemAt(source, lineOf(data, bytes.IndexByte(data, 0)), "expected text without NUL characters")
 	}
 	text := strings.TrimPrefix(string(data), "\ufeff")
 	text = strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(text)
 	lines := strings.SplitAfter(text, "\n")
 	if !isFence(lines[0]) {
-		return "", "", problem(source, 1, "expected %q, which begins the front matter", fence)
+		return "", "", problemAt(source, 1, "expected %q, which begins the front matter", fence)
 	}
 	end := 1
 	for end < len(lines) && !isFence(lines[end]) {
 		end++
 	}
 	if end == len(lines) {
-		return "", "", problem(source, end, "expected %q, which ends the front matter", fence)
+		return "", "", problemAt(source, end, "expected %q, which ends the front matter", fence)
 	}
 	front = strings.Join(lines[1:end], "")
 	if len(front) > maxFront {
-		return "", "", problem(source, 1, "expected at most %d bytes of front matter, got %d", maxFront, len(front))
+		return "", "", problemAt(source, 1, "expected at most %d bytes of front matter, got %d", maxFront, len(front))
 	}
 	body = strings.TrimRightFunc(strings.Join(lines[end+1:], ""), unicode.IsSpace)
 	body = strings.TrimLeft(body, "\n")
 	if body == "" {
-		return "", "", problem(source, len(lines), "expected the prompt after the front matter")
+		return "", "", problemAt(source, len(lines), "expected the prompt after the front matter")
 	}
 	return front, body, nil
 }
@@ -171,16 +171,16 @@ func firstInvalid(data []byte) int {
 
 func lineOf(data []byte, offset int) int { return 1 + bytes.Count(data[:offset], []byte("\n")) }
 
-func problem(source string, line int, format string, args ...any) error {
+func problemAt(source string, line int, format string, args ...any) error {
 	return fmt.Errorf("%s:%d: %s", source, line, fmt.Sprintf(format, args...))
 }
 
-// The checks of single values: each says what was expected, or nothing.
+// The checks of single values return what was expected, or "".
 
-var nameForm = regexp.MustCompile(`^([a-z0-9][a-z0-9_-]{0,63}:)?[a-z0-9][a-z0-9_-]{0,63}$`)
+var namePattern = regexp.MustCompile(`^([a-z0-9][a-z0-9_-]{0,63}:)?[a-z0-9][a-z0-9_-]{0,63}$`)
 
 func checkName(s string) string {
-	if nameForm.MatchString(s) {
+	if namePattern.MatchString(s) {
 		return ""
 	}
 	return "expected 1 to 64 of a-z, 0-9, _ and -, the first a letter or digit"
@@ -223,7 +223,7 @@ func checkMode(s string) string {
 	return fmt.Sprintf("expected %s, %s or %s", Primary, Subagent, Both)
 }
 
-// What on_interrupt may say.
+// Values of on_interrupt.
 const (
 	interruptResume = "resume"
 	interruptFail   = "fail"
@@ -236,7 +236,7 @@ func checkInterrupt(s string) string {
 	return fmt.Sprintf("expected %s or %s", interruptResume, interruptFail)
 }
 
-// isolationWorktree is what isolation may say.
+// isolationWorktree is the only value of isolation.
 const isolationWorktree = "worktree"
 
 func checkIsolation(s string) string {

@@ -128,7 +128,7 @@ func TestTheCanonicalFormIsBounded(t *testing.T) {
 		d, err := Parse("x", []byte(text))
 		if err != nil || d.Fits() != nil {
 			refused++
-			if err == nil && len(d.front()) <= maxFront { // it may have been taken before
+			if err == nil && len(d.frontMatterText()) <= maxFront { // it may have been taken before
 				if again, err := Parse("x", d.Marshal()); err != nil || again.Version != d.Version {
 					t.Fatalf("%d: of before: %v", quotes, err)
 				}

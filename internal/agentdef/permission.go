@@ -9,7 +9,7 @@ import (
 	"github.com/coppice-run/coppice/internal/policy"
 )
 
-// permissions reads what the agent's runs may do.
+// permissions reads the keys about permissions.
 func (f *frontMatter) permissions() policy.Permissions {
 	p := policy.Permissions{
 		Background: f.list("background_tools", checkTool),
@@ -34,7 +34,7 @@ func (f *frontMatter) permissions() policy.Permissions {
 	return p
 }
 
-// inner reads the mapping that is a key's value.
+// inner reads the mapping under a key.
 func (f *frontMatter) inner(key string, node ast.Node, keys ...string) *frontMatter {
 	in := &frontMatter{source: f.source, values: map[string]ast.Node{}}
 	mapping, ok := node.(*ast.MappingNode)

@@ -2,8 +2,7 @@ package agentdef
 
 import "strings"
 
-// Qualified gives the definition under the name that it has in a plugin: that of
-// the plugin, a colon, its own.
+// Qualified returns the definition under its name in a plugin: <plugin>:<name>.
 func (d *Definition) Qualified(plugin string) *Definition {
 	named := *d
 	named.Name = plugin + ":" + d.Name
@@ -11,11 +10,11 @@ func (d *Definition) Qualified(plugin string) *Definition {
 	return &named
 }
 
-// OfPlugin reports whether the definition's name is that of a plugin's.
+// OfPlugin reports whether the name is qualified with a plugin.
 func (d *Definition) OfPlugin() bool { return strings.Contains(d.Name, ":") }
 
-// IsName reports whether an agent may have a name.
+// IsName reports whether a name is valid for an agent.
 func IsName(name string) bool { return checkName(name) == "" }
 
-// PluginName reports whether a plugin may have a name.
+// PluginName reports whether a name is valid for a plugin.
 func PluginName(name string) bool { return IsName(name) && !strings.Contains(name, ":") }

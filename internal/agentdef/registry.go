@@ -9,17 +9,16 @@ import (
 	"strings"
 )
 
-// builtinSource is the source of the definitions that come with the program.
+// builtinSource is the Source of built-in definitions.
 const builtinSource = "built-in"
 
 //go:embed builtin/*.md
 var builtinFiles embed.FS
 
-// Registry is a set of definitions by name. It never changes, so it may be used
-// by many goroutines at once.
+// Registry is an immutable set of definitions by name. It is safe for concurrent use.
 type Registry struct{ byName map[string]*Definition }
 
-// NewRegistry makes a set of parsed definitions. Two of one name are an error.
+// NewRegistry returns a registry of parsed definitions. Duplicate names are an error.
 func NewRegistry(definitions ...*Definition) (*Registry, error) {
 	r := &Registry{byName: map[string]*Definition{}}
 	for _, d := range definitions {
@@ -34,8 +33,8 @@ func NewRegistry(definitions ...*Definition) (*Registry, error) {
 	return r, nil
 }
 
-// Builtin gives the definitions that come with the program: general-purpose,
-// explore, guide and plan. It panics if one of them is broken, which a test rules out.
+// Builtin returns the built-in definitions: general-purpose, explore, guide and plan. It panics
+// if one is invalid, which a test rules out.
 func Builtin() *Registry {
 	r, err := readBuiltin()
 	if err != nil {
@@ -65,8 +64,7 @@ func readBuiltin() (*Registry, error) {
 	return NewRegistry(all...)
 }
 
-// With gives a set in which these definitions are added, each in place of one of
-// its name, if there is one.
+// With returns a registry with these definitions added. They replace those of the same name.
 func (r *Registry) With(definitions ...*Definition) (*Registry, error) {
 	more, err := NewRegistry(definitions...)
 	if err != nil {
@@ -77,21 +75,21 @@ func (r *Registry) With(definitions ...*Definition) (*Registry, error) {
 	return &Registry{byName: merged}, nil
 }
 
-// Get finds a definition by its name.
+// Get returns a definition by name.
 func (r *Registry) Get(name string) (*Definition, bool) {
 	d, ok := r.byName[name]
 	return d, ok
 }
 
-// List gives all definitions, sorted by name.
+// List returns all definitions, sorted by name.
 func (r *Registry) List() []*Definition {
 	return slices.SortedFunc(maps.Values(r.byName), func(a, b *Definition) int {
 		return strings.Compare(a.Name, b.Name)
 	})
 }
 
-// Spawnable gives the definitions that an agent may give tasks to, sorted by
-// name. They need not include the agent itself, nor need the agent be in the set.
+// Spawnable returns the definitions that an agent may spawn, sorted by name. They may exclude
+// the agent itself, and the agent need not be in the registry.
 func (r *Registry) Spawnable(by *Definition) []*Definition {
 	return slices.DeleteFunc(r.List(), func(d *Definition) bool { return !by.maySpawn(d) })
 }

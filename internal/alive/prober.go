@@ -9,137 +9,137 @@ import (
 	"time"
 )
 
-// Times and bounds of the side that asks.
+// Times and bounds of the probing side.
 const (
-	askPatience = 500 * time.Millisecond // for one answer, and for the turn to ask
-	askAtOnce   = 64                     // questions under way
+	probeTimeout = 500 * time.Millisecond // for one probe, including the wait for a semaphore
+	maxProbes    = 64                     // concurrent probes
 
-	// Nobody waits until a worker is verified, but runs wait for one that is not; these
-	// questions take no turn of those about the dead.
-	verifyPatience = 5 * time.Second
-	verifyAtOnce   = 64
+	// No caller waits for a verification, but the runs of an unverified worker wait longer when
+	// it dies. Verifications do not compete with the probes of workers that may be dead.
+	verifyTimeout    = 5 * time.Second
+	maxVerifications = 64
 
-	// The system closes what a killed process had open one after another: a worker that
-	// still answers when its stream has just broken is asked again, soon and then less
+	// The system closes the connections of a killed process one after another. A worker that
+	// still answers just after its stream broke is probed again, soon at first and then less
 	// often.
-	askAgainFirst = 20 * time.Millisecond
-	askAgainMost  = 500 * time.Millisecond
+	minProbePause = 20 * time.Millisecond
+	maxProbePause = 500 * time.Millisecond
 
-	// The streams of a process that is dead break together, give or take.
-	deadFor = time.Second
+	// The streams of a dead process break at about the same time.
+	deathWindow = time.Second
 
-	verifyAgain = 30 * time.Second // after it could not be verified
+	verifyRetry = 30 * time.Second // pause after a failed verification
 )
 
-// Config says how to ask.
+// Config configures a [Prober].
 type Config struct {
-	// Died is told of each worker that was found dead, once; it must not wait. nil: nobody is.
-	Died func(id string)
-	// Dial connects; nil: over TCP.
+	// OnDeath is called once for each worker that was found dead. It must not block. Optional.
+	OnDeath func(id string)
+	// Dial connects; the default is TCP.
 	Dial   func(ctx context.Context, network, address string) (net.Conn, error)
-	Logger *slog.Logger // nil: nothing is logged
+	Logger *slog.Logger // optional
 }
 
-// Prober knows the workers that have streams to this process, and finds out which of
-// them are dead. Its methods may be called at once.
+// Prober tracks the workers that have streams to this process and finds out which of them are
+// dead. It is safe for concurrent use.
 type Prober struct {
 	Config
-	deaths turns
-	firsts turns                       // of verifying
-	beside func(func(context.Context)) // starts what Close waits for
-	stop   context.CancelFunc
-	asking sync.WaitGroup
+	deathProbes   semaphore
+	verifications semaphore                   // for verify
+	spawn         func(func(context.Context)) // starts goroutines that Close waits for
+	stop          context.CancelFunc
+	running       sync.WaitGroup
 
-	mu     sync.Mutex
-	closed bool
-	known  map[place]*Worker
+	mu      sync.Mutex
+	closed  bool
+	workers map[endpoint]*Worker
 }
 
-// turns holds one for each question under way.
-type turns chan struct{}
+// semaphore holds one element for each probe in progress.
+type semaphore chan struct{}
 
-// place is a worker, and where it is asked.
-type place struct {
+// endpoint is a worker and the address to probe it at.
+type endpoint struct {
 	id   string
 	addr netip.AddrPort
 }
 
-// NewProber gives one that knows nobody. It has to be closed.
+// NewProber returns a prober without workers. It must be closed.
 func NewProber(c Config) *Prober {
 	if c.Dial == nil {
 		c.Dial = new(net.Dialer).DialContext
 	}
-	if c.Died == nil {
-		c.Died = func(string) {}
+	if c.OnDeath == nil {
+		c.OnDeath = func(string) {}
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	p := &Prober{Config: c, deaths: make(turns, askAtOnce), firsts: make(turns, verifyAtOnce), stop: cancel, known: map[place]*Worker{}}
-	p.beside = func(do func(context.Context)) { p.asking.Go(func() { do(ctx) }) }
+	p := &Prober{Config: c, deathProbes: make(semaphore, maxProbes), verifications: make(semaphore, maxVerifications), stop: cancel, workers: map[endpoint]*Worker{}}
+	p.spawn = func(do func(context.Context)) { p.running.Go(func() { do(ctx) }) }
 	return p
 }
 
-// Close makes nothing be asked any more, and waits until nobody asks.
+// Close stops all probes and waits until they have ended.
 func (p *Prober) Close() {
 	p.mu.Lock()
 	p.closed = true
 	p.mu.Unlock()
 	p.stop()
-	p.asking.Wait()
+	p.running.Wait()
 }
 
-// Worker is a process that has streams here. The nil worker is one that can't be asked.
+// Worker is a process that has streams here. A nil Worker cannot be probed.
 type Worker struct {
-	place
+	endpoint
 	prober *Prober
 
-	// Guarded by the prober.
-	streams   int
-	verified  bool      // it was heard under its address
-	verifying bool      // that is being found out
-	verifyAt  time.Time // when that may be tried again
-	died      time.Time // when it was found dead; zero: it was not
-	asked     bool      // it is being asked
-	waiting   []waiter
-	broke     chan struct{} // holds one: a further stream broke
+	// Guarded by the prober's mutex.
+	streams     int
+	verified    bool      // it has answered at its address
+	verifying   bool      // verification is in progress
+	verifyAt    time.Time // earliest time of the next verification
+	diedAt      time.Time // when it was found dead; zero: it was not
+	probing     bool      // probes are in progress
+	waiters     []waiter
+	streamBroke chan struct{} // capacity 1: another stream broke
 }
 
-// waiter wants to know of a worker's death until the time has passed.
+// waiter waits for the death of a worker until a deadline.
 type waiter struct {
 	until time.Time
 	do    func()
 }
 
-// Meet notes that a stream is a worker's, which says that it answers at a port of the
-// host that the stream comes from. The first time, and from time to time until it is
-// true, that is verified beside the caller. It gives nil if nobody could be asked.
-// Leave has to be called when the stream has ended.
-func (p *Prober) Meet(id string, from net.Addr, port uint32) *Worker {
+// StreamOpened records a stream of a worker, which claims to respond at a port of the host that
+// the stream comes from. On the first stream, and from time to time until it succeeds, the
+// prober verifies that in the background. It returns nil if the worker cannot be probed. Call
+// StreamClosed when the stream has ended.
+func (p *Prober) StreamOpened(id string, from net.Addr, port uint32) *Worker {
 	host := hostOf(from)
-	if !host.IsValid() || port == 0 || port > 1<<16-1 || id == "" || len(id) > mostIDBytes {
+	if !host.IsValid() || port == 0 || port > 1<<16-1 || id == "" || len(id) > maxIDBytes {
 		return nil
 	}
-	at := place{id: id, addr: netip.AddrPortFrom(host, uint16(port))}
+	at := endpoint{id: id, addr: netip.AddrPortFrom(host, uint16(port))}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	w := p.known[at]
+	w := p.workers[at]
 	if w == nil {
-		w = &Worker{place: at, prober: p, broke: make(chan struct{}, 1)}
-		p.known[at] = w
+		w = &Worker{endpoint: at, prober: p, streamBroke: make(chan struct{}, 1)}
+		p.workers[at] = w
 	}
 	w.streams++
-	w.died = time.Time{} // whoever speaks is alive
+	w.diedAt = time.Time{} // a worker that opens a stream is alive
 	if now := time.Now(); !w.verified && !w.verifying && !now.Before(w.verifyAt) {
-		w.verifyAt = now.Add(verifyAgain)
-		w.verifying = p.begin(w.verify)
+		w.verifyAt = now.Add(verifyRetry)
+		w.verifying = p.start(w.verify)
 	}
 	return w
 }
 
-// hostOf gives the host that a stream comes from, which is this one if it came over a socket
-// of its file system; invalid if that is not known.
+// hostOf returns the host that a stream comes from, or the zero Addr if it is unknown. A Unix
+// socket is this host.
 func hostOf(from net.Addr) netip.Addr {
 	switch from := from.(type) {
 	case *net.TCPAddr:
@@ -150,28 +150,30 @@ func hostOf(from net.Addr) netip.Addr {
 	return netip.Addr{}
 }
 
-// begin does something beside the caller, and reports whether it does. The lock is held.
-func (p *Prober) begin(do func(context.Context)) bool {
+// start runs do in the background unless the prober is closed, and reports whether it did. p.mu
+// must be held.
+func (p *Prober) start(do func(context.Context)) bool {
 	if !p.closed {
-		p.beside(do)
+		p.spawn(do)
 	}
 	return !p.closed
 }
 
-// Leave notes that a stream of the worker has ended.
-func (w *Worker) Leave() {
+// StreamClosed records that a stream of the worker has ended.
+func (w *Worker) StreamClosed() {
 	if w == nil {
 		return
 	}
 	w.prober.mu.Lock()
 	defer w.prober.mu.Unlock()
 	w.streams--
-	w.forget()
+	w.forgetIfUnused()
 }
 
-// forget forgets a worker that nobody needs any more. The lock is held.
-func (w *Worker) forget() {
-	if w.streams == 0 && !w.verifying && !w.asked {
-		delete(w.prober.known, w.place)
+// forgetIfUnused removes a worker that has no streams and no probes. The prober's mutex must be
+// held.
+func (w *Worker) forgetIfUnused() {
+	if w.streams == 0 && !w.verifying && !w.probing {
+		delete(w.prober.workers, w.endpoint)
 	}
 }

@@ -37,7 +37,7 @@ func fails(err error) end {
 }
 
 var (
-	lives   = says(line("w"))
+	lives   = says(replyLine("w"))
 	refused = fails(syscall.ECONNREFUSED)
 )
 
@@ -91,14 +91,14 @@ var host = &net.TCPAddr{IP: net.IPv4(10, 1, 2, 3), Port: 40_000}
 func met(t *testing.T, ends ...end) (*Worker, *network, *atomic.Int64) {
 	t.Helper()
 	n, deaths := &network{ends: ends}, new(atomic.Int64)
-	p := NewProber(Config{Dial: n.dial, Died: func(id string) {
+	p := NewProber(Config{Dial: n.dial, OnDeath: func(id string) {
 		if id != "w" {
 			t.Errorf("%q has died", id)
 		}
 		deaths.Add(1)
 	}})
 	t.Cleanup(p.Close)
-	w := p.Meet("w", host, 7072)
+	w := p.StreamOpened("w", host, 7072)
 	synctest.Wait()
 	return w, n, deaths
 }
@@ -112,8 +112,8 @@ func TestWhatMeansDeath(t *testing.T) {
 		dead bool
 	}{
 		"nobody listens there":             {[]end{refused}, true},
-		"another worker has its place":     {[]end{says(line("v"))}, true},
-		"its name goes on":                 {[]end{says(line("w2"))}, true},
+		"another worker has its place":     {[]end{says(replyLine("v"))}, true},
+		"its name goes on":                 {[]end{says(replyLine("w2"))}, true},
 		"it is dying":                      {[]end{lives, lives, lives, refused}, true},
 		"it was out of reach before":       {[]end{unanswered, fails(syscall.EHOSTUNREACH), refused}, true},
 		"it lives":                         {[]end{lives}, false},
@@ -124,7 +124,7 @@ func TestWhatMeansDeath(t *testing.T) {
 		"there are no files left":          {[]end{fails(syscall.EMFILE)}, false},
 		"a proxy takes connections for it": {[]end{says("")}, false},
 		"the line is cut off":              {[]end{says("coppice worker v")}, false},
-		"nobody is named":                  {[]end{says(line(""))}, false},
+		"nobody is named":                  {[]end{says(replyLine(""))}, false},
 		"something else is there":          {[]end{says("SSH-2.0-OpenSSH_9.2\r\n")}, false},
 		"it talks without an end":          {[]end{says(greeting + strings.Repeat("w", 1<<20))}, false},
 	} {
@@ -142,9 +142,9 @@ func TestWhatMeansDeath(t *testing.T) {
 				if later(time.Minute); n.tried() != asked {
 					t.Error("asked when nobody waits any more")
 				}
-				w.Leave()
-				if len(w.prober.known) != 0 {
-					t.Errorf("%d workers are remembered", len(w.prober.known))
+				w.StreamClosed()
+				if len(w.prober.workers) != 0 {
+					t.Errorf("%d workers are remembered", len(w.prober.workers))
 				}
 			})
 		})
@@ -155,13 +155,13 @@ func TestWhatMeansDeath(t *testing.T) {
 func TestOnlyAVerifiedWorkerIsFoundDead(t *testing.T) {
 	t.Parallel()
 	for name, first := range map[string]end{
-		"refused": refused, "unanswered": unanswered, "another": says(line("v")), "something else": says("HTTP/1.1 400 Bad Request\r\n\r\n"),
+		"refused": refused, "unanswered": unanswered, "another": says(replyLine("v")), "something else": says("HTTP/1.1 400 Bad Request\r\n\r\n"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				w, n, deaths := met(t, first, refused)
-				later(verifyPatience)
+				later(verifyTimeout)
 				w.IfDead(grace, func() { t.Error("it was given up") })
 				later(2 * grace)
 				if n.tried() != 1 || deaths.Load() != 0 {
@@ -179,14 +179,14 @@ func TestVerifyingIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, n, deaths := met(t, unanswered, lives, refused)
 		for range 100 {
-			w.prober.Meet("w", host, 7072)
+			w.prober.StreamOpened("w", host, 7072)
 		}
-		later(verifyAgain)
+		later(verifyRetry)
 		if n.tried() != 1 {
 			t.Errorf("asked %d times", n.tried())
 		}
 		for range 100 {
-			w.prober.Meet("w", host, 7072)
+			w.prober.StreamOpened("w", host, 7072)
 		}
 		synctest.Wait()
 		w.IfDead(grace, func() {})
@@ -224,14 +224,14 @@ func TestALaterBreakAsksSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, n, _ := met(t, lives)
 		w.IfDead(time.Hour, func() {})
-		later(20*askAgainMost - askAgainMost/2)
+		later(20*maxProbePause - maxProbePause/2)
 		n.mu.Lock()
 		n.ends = []end{refused}
 		n.mu.Unlock()
 		died, told := time.Now(), time.Time{}
 		w.IfDead(grace, func() { told = time.Now() })
 		later(grace)
-		if late := told.Sub(died); told.IsZero() || late > askAgainFirst {
+		if late := told.Sub(died); told.IsZero() || late > minProbePause {
 			t.Errorf("found dead after %s", late)
 		}
 	})
@@ -248,7 +248,7 @@ func TestWhoSpeaksIsAlive(t *testing.T) {
 		if deaths.Load() != 1 {
 			t.Fatalf("it died %d times", deaths.Load())
 		}
-		again := w.prober.Meet("w", host, 7072)
+		again := w.prober.StreamOpened("w", host, 7072)
 		again.IfDead(grace, func() { t.Error("it was given up again") })
 		later(2 * grace)
 	})
@@ -267,12 +267,12 @@ func TestFirstQuestionsAreBounded(t *testing.T) {
 			return unanswered(ctx)
 		}})
 		defer p.Close()
-		for i := range 10 * verifyAtOnce {
-			p.Meet("w", host, uint32(i+1)).Leave()
+		for i := range 10 * maxVerifications {
+			p.StreamOpened("w", host, uint32(i+1)).StreamClosed()
 		}
-		later(2 * verifyPatience)
-		if most.Load() != verifyAtOnce || len(p.known) != 0 {
-			t.Errorf("%d questions at once, want %d; %d workers are remembered", most.Load(), verifyAtOnce, len(p.known))
+		later(2 * verifyTimeout)
+		if most.Load() != maxVerifications || len(p.workers) != 0 {
+			t.Errorf("%d questions at once, want %d; %d workers are remembered", most.Load(), maxVerifications, len(p.workers))
 		}
 	})
 }
@@ -296,18 +296,18 @@ func TestQuestionsAreBounded(t *testing.T) {
 		}})
 		defer p.Close()
 		var all []*Worker
-		for i := range 10 * askAtOnce {
-			all = append(all, p.Meet("w", host, uint32(i+1)))
+		for i := range 10 * maxProbes {
+			all = append(all, p.StreamOpened("w", host, uint32(i+1)))
 		}
 		synctest.Wait()
 		lost = true
 		for _, w := range all {
 			w.IfDead(grace, func() { t.Error("it was given up") })
-			w.Leave()
+			w.StreamClosed()
 		}
 		later(2 * grace)
-		if most.Load() != askAtOnce || len(p.known) != 0 {
-			t.Errorf("%d questions at once, want %d; %d workers are remembered", most.Load(), askAtOnce, len(p.known))
+		if most.Load() != maxProbes || len(p.workers) != 0 {
+			t.Errorf("%d questions at once, want %d; %d workers are remembered", most.Load(), maxProbes, len(p.workers))
 		}
 	})
 }
@@ -320,23 +320,23 @@ func TestOnlyTheHostOfTheStreamIsAsked(t *testing.T) {
 		p := NewProber(Config{Dial: n.dial})
 		defer p.Close()
 		for name, w := range map[string]*Worker{
-			"not TCP":      p.Meet("w", &net.IPAddr{IP: net.IPv4(10, 1, 2, 3)}, 7072),
-			"no address":   p.Meet("w", nil, 7072),
-			"no host":      p.Meet("w", &net.TCPAddr{Port: 1}, 7072),
-			"no port":      p.Meet("w", host, 0),
-			"no such port": p.Meet("w", host, 70_000),
-			"no id":        p.Meet("", host, 7072),
-			"a long id":    p.Meet(strings.Repeat("w", mostIDBytes+1), host, 7072),
+			"not TCP":      p.StreamOpened("w", &net.IPAddr{IP: net.IPv4(10, 1, 2, 3)}, 7072),
+			"no address":   p.StreamOpened("w", nil, 7072),
+			"no host":      p.StreamOpened("w", &net.TCPAddr{Port: 1}, 7072),
+			"no port":      p.StreamOpened("w", host, 0),
+			"no such port": p.StreamOpened("w", host, 70_000),
+			"no id":        p.StreamOpened("", host, 7072),
+			"a long id":    p.StreamOpened(strings.Repeat("w", maxIDBytes+1), host, 7072),
 		} {
 			if w != nil {
-				t.Errorf("%s: %v is asked", name, w.place)
+				t.Errorf("%s: %v is asked", name, w.endpoint)
 			}
 			w.IfDead(grace, func() { t.Error("nobody is dead") })
-			w.Leave()
+			w.StreamClosed()
 		}
-		p.Meet("w", &net.TCPAddr{IP: net.ParseIP("fe80::1"), Zone: "eth0", Port: 1}, 7073)
-		p.Meet("w", host, 7072)
-		p.Meet("w", &net.UnixAddr{Name: "@", Net: "unix"}, 7074) // over a socket of this machine
+		p.StreamOpened("w", &net.TCPAddr{IP: net.ParseIP("fe80::1"), Zone: "eth0", Port: 1}, 7073)
+		p.StreamOpened("w", host, 7072)
+		p.StreamOpened("w", &net.UnixAddr{Name: "@", Net: "unix"}, 7074) // over a socket of this machine
 		synctest.Wait()
 		got := n.tries
 		slices.Sort(got)

@@ -40,7 +40,7 @@ var unauthenticatedCaller = auth.Identity{Tenant: auth.DefaultTenant, Role: auth
 
 // tenant returns the tenant whose sessions a call sees. It comes only from the token of the call,
 // never from the request.
-func tenant(ctx context.Context) string { return auth.From(ctx).Tenant }
+func tenant(ctx context.Context) string { return auth.FromContext(ctx).Tenant }
 
 // guard checks the tokens of calls.
 type guard struct {
@@ -61,7 +61,7 @@ func (g *guard) authorize(ctx context.Context, method string) (auth.Identity, er
 	if g.tokens == nil {
 		return unauthenticatedCaller, nil
 	}
-	who, ok := g.tokens.Find(auth.Token(ctx))
+	who, ok := g.tokens.Identify(auth.TokenFromContext(ctx))
 	if !ok {
 		g.logRefusal(ctx, method, who, wire.ErrUnauthenticated)
 		return auth.Identity{}, wire.ErrUnauthenticated
@@ -115,7 +115,7 @@ func (g *guard) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, 
 	if err != nil {
 		return nil, err
 	}
-	return handler(auth.With(ctx, who), req)
+	return handler(auth.NewContext(ctx, who), req)
 }
 
 func (g *guard) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
@@ -123,7 +123,7 @@ func (g *guard) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServe
 	if err != nil {
 		return err
 	}
-	return handler(srv, &guardedStream{stream, g, info.FullMethod, auth.With(stream.Context(), who)})
+	return handler(srv, &guardedStream{stream, g, info.FullMethod, auth.NewContext(stream.Context(), who)})
 }
 
 // guardedStream checks the token with each message. A stream may be open for days, and must not
@@ -154,7 +154,7 @@ func (s *guardedStream) RecvMsg(m any) error {
 // checkToken checks that the token still identifies the caller that began the stream.
 func (s *guardedStream) checkToken() error {
 	who, err := s.guard.authorize(s.ServerStream.Context(), s.method)
-	if err == nil && who != auth.From(s.ctx) {
+	if err == nil && who != auth.FromContext(s.ctx) {
 		err = wire.ErrUnauthenticated
 	}
 	return err

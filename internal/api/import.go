@@ -63,8 +63,8 @@ func importFrom(stream pb.SessionService_ImportSessionServer) (*pb.ImportOpening
 			if opening == nil {
 				return nil, nil, tree.ErrBadInput.With("lines come before the opening")
 			}
-			if lines.Len()+len(k.Lines) > transcript.MaxLines {
-				return nil, nil, tree.ErrTooLarge.With("the transcript has more than %d bytes", transcript.MaxLines)
+			if lines.Len()+len(k.Lines) > transcript.MaxEncodedBytes {
+				return nil, nil, tree.ErrTooLarge.With("the transcript has more than %d bytes", transcript.MaxEncodedBytes)
 			}
 			lines.Write(k.Lines)
 		}

@@ -21,7 +21,7 @@ func unaryTrace(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc
 // withClientSpan adds the client's span to a context, if the call names one.
 func withClientSpan(ctx context.Context) context.Context {
 	if header := metadata.ValueFromIncomingContext(ctx, traceHeader); len(header) == 1 {
-		return telemetry.WithParent(ctx, header[0])
+		return telemetry.WithTraceParent(ctx, header[0])
 	}
 	return ctx
 }

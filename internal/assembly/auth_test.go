@@ -84,7 +84,7 @@ func (c *client) as(token string) (*client, *grpc.ClientConn) {
 		if token == "" {
 			return nil
 		}
-		return []grpc.DialOption{auth.Carry(token)}
+		return []grpc.DialOption{auth.WithToken(token)}
 	}()...)
 	if err != nil {
 		c.t.Fatal(err)

@@ -23,7 +23,7 @@ import (
 	"github.com/coppice-run/coppice/internal/hook"
 	"github.com/coppice-run/coppice/internal/mcp"
 	"github.com/coppice-run/coppice/internal/model"
-	"github.com/coppice-run/coppice/internal/model/governor"
+	"github.com/coppice-run/coppice/internal/model/ratelimit"
 	"github.com/coppice-run/coppice/internal/redact"
 	"github.com/coppice-run/coppice/internal/sandbox"
 	"github.com/coppice-run/coppice/internal/store"
@@ -56,7 +56,7 @@ type Dev struct {
 	BashNetwork     bool             // as in Worker
 	Sandbox         sandbox.Options
 	Model           model.Model
-	Governor        *governor.Governor   // of the model; nil: none
+	Governor        *ratelimit.Limiter   // of the model; nil: none
 	Telemetry       *telemetry.Telemetry // nil: nobody measures
 	Logger          *slog.Logger
 }
@@ -138,7 +138,7 @@ func (d Dev) inside() ([]grpc.DialOption, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []grpc.DialOption{auth.Carry(token)}, nil
+	return []grpc.DialOption{auth.WithToken(token)}, nil
 }
 
 // connect waits until the connection is up, or closed: if opening the database has taken

@@ -204,7 +204,7 @@ func TestACutWorkerKeepsItsRuns(t *testing.T) {
 		t.Error("nothing was cut")
 	}
 	until(t, "the worker was asked whether it lives", func() bool { return door.n.Load() >= before+3 })
-	between.Set(chaos.Weather{})
+	between.Set(chaos.Conditions{})
 	for i, session := range sessions {
 		root := c.wait(session, "")
 		if root.GetResult() != fmt.Sprint("of ", i) || root.GetEpoch() != 1 {

@@ -38,11 +38,11 @@ func TestCutStreamsLoseNothing(t *testing.T) {
 	broken := 0
 	all := c.storm(often(20, 500), 25, func(i int) {
 		if i%2 == 0 {
-			between.Set(chaos.Weather{})
+			between.Set(chaos.Conditions{})
 			broken += between.Cut()
 			return
 		}
-		between.Set(chaos.Weather{Cut: roomToReattach + rng.Int64N(roomToReattach)})
+		between.Set(chaos.Conditions{Cut: roomToReattach + rng.Int64N(roomToReattach)})
 	})
 	c.survived(all)
 	if broken == 0 {
@@ -81,7 +81,7 @@ func TestABlackHoledLinkIsLeft(t *testing.T) {
 				back = append(back, e.GetTime().AsTime().Sub(since))
 			}
 		}))
-		links[i%2].Set(chaos.Weather{})
+		links[i%2].Set(chaos.Conditions{})
 		if since.IsZero() || len(back) == 0 || back[len(back)-1] < 0 {
 			t.Errorf("hole %d: nothing happened after it", i)
 		}

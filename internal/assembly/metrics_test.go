@@ -22,8 +22,8 @@ import (
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 	"github.com/coppice-run/coppice/internal/model"
 	"github.com/coppice-run/coppice/internal/model/fakellm"
-	"github.com/coppice-run/coppice/internal/model/governor"
-	waiting "github.com/coppice-run/coppice/internal/model/patience"
+	"github.com/coppice-run/coppice/internal/model/ratelimit"
+	"github.com/coppice-run/coppice/internal/model/retry"
 	"github.com/coppice-run/coppice/internal/model/scripted"
 	"github.com/coppice-run/coppice/internal/telemetry"
 )
@@ -63,7 +63,7 @@ func measured(t *testing.T) (*client, *telemetry.Telemetry, *fakellm.Server) {
 			t.Error(err)
 		}
 	})
-	tries, err := m.Tries()
+	tries, err := m.RetryMetrics()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,10 +84,10 @@ func measured(t *testing.T) (*client, *telemetry.Telemetry, *fakellm.Server) {
 	}
 	return setup(t, wide, func(d *assembly.Dev) {
 		d.Telemetry, d.Files.Prices = m, prices
-		d.Governor = governor.New(slog.New(slog.DiscardHandler))
-		d.Model, err = waiting.New(waiting.Config{
-			Model: unwilling{adapter}, Governor: d.Governor, Bucket: func(string) string { return "fake:0" },
-			FirstPause: 20 * time.Millisecond, MostPause: 100 * time.Millisecond, Provider: "anthropic", Observe: tries,
+		d.Governor = ratelimit.New(slog.New(slog.DiscardHandler))
+		d.Model, err = retry.New(retry.Config{
+			Model: unwilling{adapter}, Limiter: d.Governor, Bucket: func(string) string { return "fake:0" },
+			InitialPause: 20 * time.Millisecond, MaxPause: 100 * time.Millisecond, Provider: "anthropic", Observer: tries,
 		})
 		if err != nil {
 			t.Fatal(err)

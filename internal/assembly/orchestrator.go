@@ -70,7 +70,7 @@ func (o Orchestrator) Run(ctx context.Context, ready func()) error {
 	slack()
 	replica := processName()
 	for _, l := range o.Listeners {
-		if err := o.Security.Admit(ctx, l.Addr(), o.Logger); err != nil {
+		if err := o.Security.CheckListen(ctx, l.Addr(), o.Logger); err != nil {
 			return err
 		}
 	}
@@ -96,7 +96,7 @@ func (o Orchestrator) Run(ctx context.Context, ready func()) error {
 	}
 	var svc *orchestrator.Service
 	db, err := o.open(ctx, store.Config{
-		Database: o.Database, NewInstallation: o.Installation, Logger: o.Logger, Replica: replica, Unmeasured: !o.Telemetry.Measures(),
+		Database: o.Database, NewInstallation: o.Installation, Logger: o.Logger, Replica: replica, Unmeasured: !o.Telemetry.Enabled(),
 		Caps: caps, OnCommit: func(c store.Commit) { svc.Committed(c) }, Ahead: true,
 		Standby: func() store.Standby { return svc.Standby() },
 	})

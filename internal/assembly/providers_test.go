@@ -17,9 +17,9 @@ import (
 	"github.com/coppice-run/coppice/internal/model"
 	"github.com/coppice-run/coppice/internal/model/anthropic"
 	"github.com/coppice-run/coppice/internal/model/fakellm"
-	"github.com/coppice-run/coppice/internal/model/governor"
 	"github.com/coppice-run/coppice/internal/model/openai"
-	waiting "github.com/coppice-run/coppice/internal/model/patience"
+	"github.com/coppice-run/coppice/internal/model/ratelimit"
+	"github.com/coppice-run/coppice/internal/model/retry"
 	"github.com/coppice-run/coppice/internal/model/scripted"
 	"github.com/coppice-run/coppice/internal/model/upstream"
 	"github.com/coppice-run/coppice/internal/redistest"
@@ -30,12 +30,12 @@ import (
 var apis = map[string]func(base string) (model.Model, error){
 	"anthropic": func(base string) (model.Model, error) {
 		return anthropic.New(anthropic.Config{
-			Key: "k", BaseURL: base, Model: "fake", HTTP: upstream.NewClient(upstream.DefaultTimes()),
+			Key: "k", BaseURL: base, Model: "fake", HTTP: upstream.NewClient(upstream.DefaultTimeouts()),
 		})
 	},
 	"openai": func(base string) (model.Model, error) {
 		return openai.New(openai.Config{
-			Key: "k", BaseURL: base + "/v1", Model: "fake", HTTP: upstream.NewClient(upstream.DefaultTimes()),
+			Key: "k", BaseURL: base + "/v1", Model: "fake", HTTP: upstream.NewClient(upstream.DefaultTimeouts()),
 		})
 	},
 }
@@ -49,10 +49,10 @@ func askFake(t *testing.T, dev *assembly.Dev, api string, fake *fakellm.Server) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	dev.Governor = governor.New(slog.New(slog.DiscardHandler))
-	dev.Model, err = waiting.New(waiting.Config{
-		Model: adapter, Governor: dev.Governor, Bucket: func(string) string { return "fake:0" },
-		FirstPause: 50 * time.Millisecond, MostPause: time.Second,
+	dev.Governor = ratelimit.New(slog.New(slog.DiscardHandler))
+	dev.Model, err = retry.New(retry.Config{
+		Model: adapter, Limiter: dev.Governor, Bucket: func(string) string { return "fake:0" },
+		InitialPause: 50 * time.Millisecond, MaxPause: time.Second,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -130,16 +130,16 @@ func TestASurveyThroughTroubles(t *testing.T) {
 	for api := range apis {
 		t.Run(api, func(t *testing.T) {
 			t.Parallel()
-			fake := fakellm.New(fakellm.Config{Model: scripted.New(scripted.Survey()), Trouble: fakellm.Some(0.5, 7)})
+			fake := fakellm.New(fakellm.Config{Model: scripted.New(scripted.Survey()), Fault: fakellm.RandomFaults(0.5, 7)})
 			c := setup(t, "steps: [{text: x}]", func(d *assembly.Dev) {
 				d.Workspace = workspace
 				askFake(t, d, api, fake)
 			})
 			c.allCompleted(c.create("Survey it").GetId(), want)
 			n := fake.Counts()
-			t.Logf("%d requests, %d of them answered whole", n.Taken, n.Whole)
-			if n.Taken < n.Whole*3/2 {
-				t.Errorf("of %d requests %d were answered whole: there was not much trouble", n.Taken, n.Whole)
+			t.Logf("%d requests, %d of them answered whole", n.Accepted, n.Completed)
+			if n.Accepted < n.Completed*3/2 {
+				t.Errorf("of %d requests %d were answered whole: there was not much trouble", n.Accepted, n.Completed)
 			}
 		})
 	}
@@ -168,9 +168,9 @@ func busyRun(t *testing.T, api string, rate float64, redisURL string, at func(n 
 	}
 	var fake *fakellm.Server
 	fake = fakellm.New(fakellm.Config{
-		Model: scripted.New(played), Rate: rate, Trouble: func(n int64) fakellm.Trouble {
+		Model: scripted.New(played), Rate: rate, Fault: func(n int64) fakellm.Fault {
 			at(n, fake)
-			return fakellm.Trouble{}
+			return fakellm.Fault{}
 		},
 	})
 	limits := tree.DefaultLimits()
@@ -203,8 +203,8 @@ func TestACrowdMeetsARateLimit(t *testing.T) {
 				}
 			})
 			n := fake.Counts()
-			late, after := n.Limited-first.Load(), n.Taken-learned.Load()
-			t.Logf("%d requests taken; %d refused until %d were taken, %d in the %d after", n.Taken, first.Load(), learned.Load(), late, after)
+			late, after := n.Limited-first.Load(), n.Accepted-learned.Load()
+			t.Logf("%d requests taken; %d refused until %d were taken, %d in the %d after", n.Accepted, first.Load(), learned.Load(), late, after)
 			if after < warm {
 				t.Fatalf("the limit was met only when %d were taken", learned.Load()-warm)
 			}
@@ -241,5 +241,5 @@ func TestARateLimitWithoutRedis(t *testing.T) {
 	})
 	<-done
 	n := fake.Counts()
-	t.Logf("%d requests taken, %d refused", n.Taken, n.Limited)
+	t.Logf("%d requests taken, %d refused", n.Accepted, n.Limited)
 }

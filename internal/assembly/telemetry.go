@@ -47,7 +47,7 @@ func Measure(ctx context.Context, service, listen string, logs slog.Handler, sec
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
 		here.WarnContext(ctx, "some of what was measured is lost", "error", err)
 	}))
-	m := &Measuring{Telemetry: t, Logger: slog.New(secrets.Handler(t.Logs(logs)))}
+	m := &Measuring{Telemetry: t, Logger: slog.New(secrets.Handler(t.LogHandler(logs)))}
 	redis.SetLogger(newRedisLog(m.Logger))
 	if listen == "" {
 		return m, nil

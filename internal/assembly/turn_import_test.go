@@ -44,7 +44,7 @@ func (c *client) export(session, task string) []byte {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	lines, err := transcript.Lines(messages, transcript.Origin{})
+	lines, err := transcript.Encode(messages, transcript.Origin{})
 	if err != nil {
 		c.t.Fatal(err)
 	}

@@ -22,7 +22,7 @@ import (
 	"github.com/coppice-run/coppice/internal/loop"
 	"github.com/coppice-run/coppice/internal/mcp"
 	"github.com/coppice-run/coppice/internal/model"
-	"github.com/coppice-run/coppice/internal/model/governor"
+	"github.com/coppice-run/coppice/internal/model/ratelimit"
 	"github.com/coppice-run/coppice/internal/outbound"
 	"github.com/coppice-run/coppice/internal/redact"
 	"github.com/coppice-run/coppice/internal/sandbox"
@@ -43,7 +43,7 @@ type Worker struct {
 	SkillsDirs   []string // directories of skills, beside those of the workspace
 	PluginsDir   string   // directory of plugins, which may hold skills; empty: none
 	Model        model.Model
-	Governor     *governor.Governor // of the model; it learns from all workers of the installation; nil: none
+	Governor     *ratelimit.Limiter // of the model; it learns from all workers of the installation; nil: none
 	Tools        []tool.Tool        // beside those that are built in
 	MCP          []mcp.Server       // whose tools agents may use
 	Hooks        []hook.Spec        // on the start and stop of sub-agents
@@ -201,7 +201,7 @@ func (w Worker) tellAlive(ctx context.Context, id string) (stop func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		alive.Answer(ctx, w.Alive, id, w.Logger)
+		alive.Respond(ctx, w.Alive, id, w.Logger)
 	}()
 	return func() {
 		if err := w.Alive.Close(); err != nil {
@@ -217,7 +217,7 @@ func (w *Worker) observed() (loop.Observer, error) {
 		return nil, nil
 	}
 	var err error
-	w.Model, err = w.Telemetry.Model(w.Model)
+	w.Model, err = w.Telemetry.TraceModel(w.Model)
 	return w.Telemetry, err
 }
 
@@ -226,7 +226,7 @@ func (w Worker) measure(run *worker.Worker) error {
 	if w.Telemetry == nil {
 		return nil
 	}
-	if err := w.Telemetry.Slots(w.Pool, w.Slots, run.Busy); err != nil {
+	if err := w.Telemetry.MeasureSlots(w.Pool, w.Slots, run.Busy); err != nil {
 		return fmt.Errorf("measuring slots: %w", err)
 	}
 	return nil

@@ -7,14 +7,15 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// Where a call carries its token.
+// The metadata that carries the token of a call.
 const (
 	header = "authorization"
 	scheme = "Bearer"
 )
 
-// Token gives the token that a call carries; empty if it carries none, or several.
-func Token(ctx context.Context) string {
+// TokenFromContext returns the token of an incoming call. It is empty if the call has no token,
+// or more than one.
+func TokenFromContext(ctx context.Context) string {
 	values := metadata.ValueFromIncomingContext(ctx, header)
 	if len(values) != 1 {
 		return ""

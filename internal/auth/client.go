@@ -14,7 +14,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// ClientFlags are what a person may say about connections to a server.
+// ClientFlags are the command-line options for connections to a server.
 type ClientFlags struct {
 	Token     string `env:"COPPICE_TOKEN" xor:"token" placeholder:"TOKEN" help:"Token to call with. Others can read it on the command line: better give it in the environment, or in a file."`
 	TokenFile string `env:"COPPICE_TOKEN_FILE" xor:"token" placeholder:"FILE" help:"File that holds the token; read again when it changes."`
@@ -25,11 +25,11 @@ type ClientFlags struct {
 	Insecure  bool   `env:"COPPICE_INSECURE" help:"Send the token to other machines without TLS too."`
 }
 
-// Given reports whether anything was said.
-func (f ClientFlags) Given() bool { return f != ClientFlags{} }
+// IsSet reports whether any option is set.
+func (f ClientFlags) IsSet() bool { return f != ClientFlags{} }
 
-// Options gives the options of a connection to target, which is what a person
-// named. The files that they name are read now, and again when they change.
+// Options returns the dial options for a target as the user entered it. It reads the files now,
+// and again when they change.
 func (f ClientFlags) Options(target string, log *slog.Logger) ([]grpc.DialOption, error) {
 	encrypted := f.TLS || f.TLSCA != ""
 	switch {
@@ -52,9 +52,9 @@ func (f ClientFlags) Options(target string, log *slog.Logger) ([]grpc.DialOption
 	}
 	switch {
 	case f.Token != "":
-		options = append(options, Carry(f.Token))
+		options = append(options, WithToken(f.Token))
 	case f.TokenFile != "":
-		file, err := follow(log, func(c [][]byte) (string, error) { return readToken(c[0]) }, f.TokenFile)
+		file, err := newReloader(log, func(c [][]byte) (string, error) { return readToken(c[0]) }, f.TokenFile)
 		if err != nil {
 			return nil, fmt.Errorf("the file of the token: %w", err)
 		}
@@ -63,12 +63,12 @@ func (f ClientFlags) Options(target string, log *slog.Logger) ([]grpc.DialOption
 	return options, nil
 }
 
-// Carry gives all calls of a connection a token.
-func Carry(token string) grpc.DialOption {
+// WithToken returns a dial option that sends a token with each call.
+func WithToken(token string) grpc.DialOption {
 	return grpc.WithPerRPCCredentials(bearer(func() string { return token }))
 }
 
-// bearer gives the token of the moment.
+// bearer returns the current token.
 type bearer func() string
 
 var _ credentials.PerRPCCredentials = bearer(nil)
@@ -77,7 +77,8 @@ func (b bearer) GetRequestMetadata(context.Context, ...string) (map[string]strin
 	return map[string]string{header: scheme + " " + b()}, nil
 }
 
-// RequireTransportSecurity leaves it to [ClientFlags] where a token may go.
+// RequireTransportSecurity returns false, because [ClientFlags] decides where a token may be
+// sent.
 func (bearer) RequireTransportSecurity() bool { return false }
 
 func readToken(data []byte) (string, error) {
@@ -88,7 +89,7 @@ func readToken(data []byte) (string, error) {
 	return token, nil
 }
 
-// allLocal reports whether all addresses of a target are of this machine.
+// allLocal reports whether all addresses of a target are on this machine.
 func allLocal(target string) bool {
 	for _, address := range strings.Split(target, ",") {
 		if at := strings.LastIndexByte(address, '/'); at >= 0 {

@@ -1,8 +1,7 @@
-// Package auth says who calls, and proves to others who we are.
+// Package auth authenticates callers, and authenticates us to servers.
 //
-// A caller is known by a bearer token, and by nothing else: the token names a
-// tenant and a role. TLS, in both directions if asked for, protects the connection
-// and says nothing about tenants. Tokens are kept as hashes in a file, see
-// [Tokens]; that file, certificates, keys and a client's own token are read again
-// when they change, so all of them can be replaced while everything runs.
+// A caller is identified only by a bearer token, which has a tenant and a role. TLS, optionally
+// mutual, protects the connection and does not identify tenants. A file has the hashes of the
+// tokens, see [Tokens]. That file, certificates, keys and a client's own token are read again
+// when they change, so all of them can be replaced without a restart.
 package auth

@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// Role says which services a caller may use.
+// Role determines which services a caller may use.
 type Role string
 
 // The roles.
@@ -17,19 +17,19 @@ const (
 	RoleAdmin  Role = "admin"  // everything
 )
 
-// DefaultTenant is whose sessions are seen where calls carry no credentials.
+// DefaultTenant is the tenant of calls to a server that requires no tokens.
 const DefaultTenant = "default"
 
-// Identity is who calls.
+// Identity is an authenticated caller.
 type Identity struct {
-	Name   string // of the token, for logs; may be empty
-	Tenant string // whose sessions the caller sees; a worker has none
+	Name   string // name of the token, for logs; optional
+	Tenant string // the caller sees its sessions; empty for workers
 	Role   Role
 }
 
 var tenantName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 
-// Check says what is wrong with an identity.
+// Check returns what is wrong with an identity.
 func (i Identity) Check() error {
 	switch {
 	case !slices.Contains([]Role{RoleClient, RoleWorker, RoleAdmin}, i.Role):
@@ -44,14 +44,13 @@ func (i Identity) Check() error {
 
 type contextKey struct{}
 
-// With gives a context of a call by somebody.
-func With(ctx context.Context, who Identity) context.Context {
+// NewContext returns a context for a call by this identity.
+func NewContext(ctx context.Context, who Identity) context.Context {
 	return context.WithValue(ctx, contextKey{}, who)
 }
 
-// From gives who makes the call; the zero Identity, which sees nothing, if nobody
-// has said so.
-func From(ctx context.Context) Identity {
+// FromContext returns the caller. Without one it returns the zero Identity, which sees nothing.
+func FromContext(ctx context.Context) Identity {
 	who, _ := ctx.Value(contextKey{}).(Identity)
 	return who
 }

@@ -14,60 +14,62 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// handshakeMost is how long an address has for a handshake that is only looked at.
-const handshakeMost = 2 * time.Second
+// handshakeTimeout bounds a diagnostic handshake.
+const handshakeTimeout = 2 * time.Second
 
-// Mismatch looks, once nobody could be reached at a target, whether that is for TLS: it shakes
-// hands once more with each address, and says what of the flags does not suit it. It is nil if
-// they do, and where it can't be known: nobody is there, or the target is none of addresses.
-func (f ClientFlags) Mismatch(ctx context.Context, target string) error {
+// DiagnoseTLS finds out why a target could not be reached, as far as TLS is the reason. It
+// tries a handshake with each address and returns an error that says which flag is wrong. It
+// returns nil if the flags are right, if nothing listens there, or if the target is not a list
+// of addresses.
+func (f ClientFlags) DiagnoseTLS(ctx context.Context, target string) error {
 	if strings.Contains(target, ":/") {
 		return nil
 	}
-	differs := speaksTLS
+	differs := expectPlain
 	if f.TLS || f.TLSCA != "" {
 		ours, err := clientTLS(f.TLSCA, f.TLSCert, f.TLSKey, slog.New(slog.DiscardHandler))
 		if err != nil {
 			return fmt.Errorf("setting up TLS: %w", err)
 		}
 		differs = func(ctx context.Context, address string, conn net.Conn) error {
-			return refuses(ctx, ours, address, conn)
+			return expectTLS(ctx, ours, address, conn)
 		}
 	}
 	for _, address := range strings.Split(target, ",") {
-		if err := look(ctx, address, differs); err != nil {
+		if err := inspect(ctx, address, differs); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// look connects to an address and looks at it.
-func look(ctx context.Context, address string, at func(context.Context, string, net.Conn) error) error {
-	ctx, cancel := context.WithTimeout(ctx, handshakeMost)
+// inspect connects to an address and calls check.
+func inspect(ctx context.Context, address string, at func(context.Context, string, net.Conn) error) error {
+	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
 	defer cancel()
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
 	if err != nil {
-		return nil // nobody is there
+		return nil // nothing listens there
 	}
 	defer conn.Close() //nolint:errcheck // it was only looked at
 	return at(ctx, address, conn)
 }
 
-// speaksTLS says so of an address that takes TLS, or refuses it in the terms of TLS.
-func speaksTLS(ctx context.Context, address string, conn net.Conn) error {
+// expectPlain returns an error if the address speaks TLS, or rejects the handshake with a TLS
+// alert.
+func expectPlain(ctx context.Context, address string, conn net.Conn) error {
 	anybody := &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}} //nolint:gosec // nothing is sent, and what comes is not looked at
 	if err := tls.Client(conn, anybody).HandshakeContext(ctx); err != nil && !isAlert(err) {
-		return nil // it is something else
+		return nil // it does not speak TLS
 	}
 	return fmt.Errorf("%s speaks TLS: give --tls-ca FILE, or --tls", address)
 }
 
-// refuses says why a handshake comes to nothing.
-func refuses(ctx context.Context, ours credentials.TransportCredentials, address string, conn net.Conn) error {
+// expectTLS returns the reason why a TLS handshake fails.
+func expectTLS(ctx context.Context, ours credentials.TransportCredentials, address string, conn net.Conn) error {
 	protected, _, err := ours.ClientHandshake(ctx, address, conn)
 	if err == nil {
-		// A server says only after the handshake what it thinks of a client's certificate.
+		// A server reports only after the handshake that it rejects the client's certificate.
 		defer protected.Close() //nolint:errcheck // it was only looked at
 		if until, bounded := ctx.Deadline(); bounded {
 			err = protected.SetReadDeadline(until)
@@ -92,7 +94,7 @@ func refuses(ctx context.Context, ours credentials.TransportCredentials, address
 	return nil
 }
 
-// isAlert reports whether an error is one that the other side has told of in the terms of TLS.
+// isAlert reports whether an error is a TLS alert of the peer.
 func isAlert(err error) bool {
 	var failed *net.OpError
 	return errors.As(err, &failed) && failed.Op == "remote error"

@@ -65,7 +65,7 @@ func TestMismatch(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			err := test.flags.Mismatch(t.Context(), test.target)
+			err := test.flags.DiagnoseTLS(t.Context(), test.target)
 			if (err == nil) != (test.says == "") || err != nil && !strings.Contains(err.Error(), test.says) {
 				t.Errorf("it says %v, want %q", err, test.says)
 			}

@@ -11,13 +11,13 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// TokenFlags say whose calls a server takes.
+// TokenFlags are the options for the tokens that a server accepts.
 type TokenFlags struct {
 	Tokens   string `env:"COPPICE_TOKENS" placeholder:"FILE" help:"YAML file of the tokens that calls have to carry; coppice token makes them. Without it anybody may do everything, and only on this machine."`
 	Insecure bool   `env:"COPPICE_INSECURE" help:"Serve other machines without tokens: whoever reaches the port may do everything."`
 }
 
-// ServerFlags are what a person may say about the security of a server.
+// ServerFlags are the security options of a server.
 type ServerFlags struct {
 	TokenFlags
 
@@ -26,14 +26,14 @@ type ServerFlags struct {
 	TLSClientCA string `name:"tls-client-ca" env:"COPPICE_TLS_CLIENT_CA" placeholder:"FILE" help:"Authorities of which clients need a certificate (mTLS); by default they need none."`
 }
 
-// Server is the security of a server.
+// Server is the security configuration of a server.
 type Server struct {
-	Tokens   *Tokens                          // nil: anybody may do everything
-	TLS      credentials.TransportCredentials // nil: none
-	Insecure bool                             // without tokens, other machines are served too
+	Tokens   *Tokens                          // nil: every caller may do everything
+	TLS      credentials.TransportCredentials // nil: no TLS
+	Insecure bool                             // serve other machines even without tokens
 }
 
-// Open reads the files that are named.
+// Open reads the files of the options.
 func (f TokenFlags) Open(log *slog.Logger) (Server, error) {
 	s := Server{Insecure: f.Insecure}
 	if f.Tokens == "" {
@@ -47,7 +47,7 @@ func (f TokenFlags) Open(log *slog.Logger) (Server, error) {
 	return s, nil
 }
 
-// Open reads the files that are named.
+// Open reads the files of the options.
 func (f ServerFlags) Open(log *slog.Logger) (Server, error) {
 	s, err := f.TokenFlags.Open(log)
 	switch {
@@ -67,9 +67,9 @@ func (f ServerFlags) Open(log *slog.Logger) (Server, error) {
 	return s, nil
 }
 
-// Admit checks that a server may listen there, and says in the log what is not
+// CheckListen returns an error if the server may not listen at an address, and logs what is not
 // protected.
-func (s Server) Admit(ctx context.Context, at net.Addr, log *slog.Logger) error {
+func (s Server) CheckListen(ctx context.Context, at net.Addr, log *slog.Logger) error {
 	near, inside := reach(at)
 	switch {
 	case inside:
@@ -86,7 +86,7 @@ func (s Server) Admit(ctx context.Context, at net.Addr, log *slog.Logger) error 
 	return nil
 }
 
-// reach reports whether only this machine can connect, and whether only this process.
+// reach reports whether only this machine can connect, and whether only this process can.
 func reach(at net.Addr) (near, inside bool) {
 	switch at := at.(type) {
 	case *net.TCPAddr:
@@ -94,10 +94,10 @@ func reach(at net.Addr) (near, inside bool) {
 	case *net.UnixAddr:
 		return true, false
 	}
-	return true, true // a pipe
+	return true, true // an in-memory pipe
 }
 
-// Transport is how the server takes connections.
+// Transport returns the transport credentials of the server.
 func (s Server) Transport() credentials.TransportCredentials {
 	if s.TLS == nil {
 		return insecure.NewCredentials()

@@ -137,12 +137,12 @@ func TestCertificatesAreReplaced(t *testing.T) {
 	first.Issue("first", f.at("cert"), f.at("key"))
 	c := &clock{at: time.Now()}
 	var log strings.Builder
-	pair, err := followPair(f.at("cert"), f.at("key"), slog.New(slog.NewTextHandler(&log, nil)))
+	pair, err := newPairReloader(f.at("cert"), f.at("key"), slog.New(slog.NewTextHandler(&log, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	pair.now, pair.looked = c.now, c.at
-	address := serve(t, Server{TLS: newFresh(func() *tls.Config {
+	pair.now, pair.checkedAt = c.now, c.at
+	address := serve(t, Server{TLS: newReloadingTLS(func() *tls.Config {
 		return &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair.get()}}
 	})})
 	check := func(when, want string) {
@@ -153,9 +153,9 @@ func TestCertificatesAreReplaced(t *testing.T) {
 	}
 	check("at first", "first")
 	next.Issue("next", f.at("cert"), f.at("next-key"))
-	c.pass(lookEvery)
+	c.pass(checkInterval)
 	check("half replaced", "first")
-	c.pass(lookEvery)
+	c.pass(checkInterval)
 	check("still half replaced", "first")
 	pair.mu.Lock() // which guards the log too
 	said := log.String()
@@ -165,6 +165,6 @@ func TestCertificatesAreReplaced(t *testing.T) {
 	}
 	next.Issue("next", f.at("cert"), f.at("key"))
 	check("not looked yet", "first")
-	c.pass(lookEvery)
+	c.pass(checkInterval)
 	check("replaced", "next")
 }

@@ -14,10 +14,10 @@ import (
 	"github.com/goccy/go-yaml"
 )
 
-// maxTokens bounds a file, all of which is kept.
+// maxTokens bounds a file, because all tokens are kept in memory.
 const maxTokens = 10_000
 
-// Entry is a token as the file has it.
+// Entry is the file format of a token.
 type Entry struct {
 	Name    string    `json:"name,omitempty"    yaml:"name,omitempty"`
 	Role    Role      `json:"role"              yaml:"role"`
@@ -26,14 +26,14 @@ type Entry struct {
 	Expires time.Time `json:"expires,omitzero"  yaml:"expires,omitempty"`
 }
 
-// tokenPrefix marks our tokens, so that scanners for lost secrets know them.
+// tokenPrefix marks our tokens for secret scanners.
 const tokenPrefix = "coppice_"
 
-// tokenBytes is how much chance a token holds. With so much of it a plain hash
-// gives nothing away.
+// tokenBytes is the number of random bytes in a token. With this many, a plain hash reveals
+// nothing.
 const tokenBytes = 32
 
-// NewToken makes a token for somebody, and the entry that lets it in.
+// NewToken creates a token for an identity, and its entry for the file.
 func NewToken(who Identity, expires time.Time) (string, Entry, error) {
 	if err := who.Check(); err != nil {
 		return "", Entry{}, err
@@ -47,27 +47,27 @@ func NewToken(who Identity, expires time.Time) (string, Entry, error) {
 	return token, Entry{who.Name, who.Role, who.Tenant, hex.EncodeToString(sum[:]), expires.UTC().Truncate(time.Second)}, nil
 }
 
-// grant is what an entry lets somebody do.
+// grant is the identity of a token, until it expires.
 type grant struct {
 	who     Identity
 	expires time.Time // zero: never
 }
 
-// grants are those of tokens, by their hashes.
+// grants are keyed by the hashes of the tokens.
 type grants map[[sha256.Size]byte]grant
 
-// Tokens says whose tokens are whose. It may be used by any number of goroutines.
+// Tokens maps tokens to identities. It is safe for concurrent use.
 type Tokens struct {
-	file *followed[grants] // nil: only those that were issued
+	file *reloader[grants] // nil: only issued tokens are valid
 	now  func() time.Time
 
 	mu     sync.Mutex
 	issued grants
 }
 
-// OpenTokens reads a file of tokens: a YAML list of entries, one or more, under the key tokens.
+// OpenTokens reads a YAML file with a list of at least one entry under the key tokens.
 func OpenTokens(path string, log *slog.Logger) (*Tokens, error) {
-	file, err := follow(log, func(contents [][]byte) (grants, error) { return parseTokens(contents[0]) }, path)
+	file, err := newReloader(log, func(contents [][]byte) (grants, error) { return parseTokens(contents[0]) }, path)
 	if err != nil {
 		return nil, err
 	}
@@ -79,9 +79,9 @@ func parseTokens(data []byte) (grants, error) {
 		Tokens []Entry `yaml:"tokens"`
 	}
 	if err := yaml.UnmarshalWithOptions(data, &file, yaml.Strict()); err != nil {
-		return nil, errors.New(yaml.FormatError(err, false, false)) // which quotes no line, and so no secret
+		return nil, errors.New(yaml.FormatError(err, false, false)) // it quotes no line, so it reveals no secret
 	}
-	if len(file.Tokens) == 0 { // as of one that is being written: nobody could call any more
+	if len(file.Tokens) == 0 { // the file may be being written; an empty list would lock every caller out
 		return nil, errors.New("there are no tokens")
 	}
 	if len(file.Tokens) > maxTokens {
@@ -105,7 +105,7 @@ func parseTokens(data []byte) (grants, error) {
 	return all, nil
 }
 
-// Issue makes a token that counts as long as this process lives.
+// Issue creates a token that is valid for the lifetime of this process.
 func (t *Tokens) Issue(who Identity) (string, error) {
 	token, _, err := NewToken(who, time.Time{})
 	if err != nil {
@@ -120,11 +120,11 @@ func (t *Tokens) Issue(who Identity) (string, error) {
 	return token, nil
 }
 
-// Find says whose token it is, if it counts at this moment. It is asked for each message of
-// a stream, so it takes as long with ten thousand tokens as with one. How long it takes may
-// say something of hashes, and from the hash of a token nobody gets to the token.
-func (t *Tokens) Find(token string) (Identity, bool) {
-	g, ok := t.grant(sha256.Sum256(append(make([]byte, 0, 64), token...))) // on the stack, as ours are shorter
+// Identify returns the identity of a valid token. It is called for each message of a stream, so
+// its cost does not depend on the number of tokens. The lookup is not constant-time. That may
+// reveal something about hashes, but a hash does not reveal its token.
+func (t *Tokens) Identify(token string) (Identity, bool) {
+	g, ok := t.grant(sha256.Sum256(append(make([]byte, 0, 64), token...))) // on the stack, because our tokens are shorter than 64 bytes
 	if !ok || !g.expires.IsZero() && !t.now().Before(g.expires) {
 		return Identity{}, false
 	}

@@ -78,10 +78,10 @@ func TestTokens(t *testing.T) {
 		t.Fatal(err)
 	}
 	tokens.now, tokens.file.now = c.now, c.now
-	tokens.file.looked = c.at
+	tokens.file.checkedAt = c.at
 	check := func(when, token string, want Identity) {
 		t.Helper()
-		if who, ok := tokens.Find(token); who != want || ok != (want != Identity{}) {
+		if who, ok := tokens.Identify(token); who != want || ok != (want != Identity{}) {
 			t.Errorf("%s: %q is %v, %v", when, token, who, ok)
 		}
 	}
@@ -98,27 +98,27 @@ func TestTokens(t *testing.T) {
 
 	write(t, path, listOf(t, firstEntry))
 	check("not looked yet", second, worker)
-	c.pass(lookEvery)
+	c.pass(checkInterval)
 	check("taken away", second, Identity{})
 	check("kept", first, acme)
 	check("issued", issued, Identity{Tenant: "t", Role: RoleAdmin})
 
 	write(t, path, []byte("tokens: [{"))
-	c.pass(lookEvery)
+	c.pass(checkInterval)
 	check("half a file", first, acme)
 	write(t, path, nil)
-	c.pass(lookEvery)
+	c.pass(checkInterval)
 	check("an empty file", first, acme)
 	write(t, path, []byte("tokens:\n"))
-	c.pass(lookEvery)
+	c.pass(checkInterval)
 	check("a file that begins", first, acme)
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	c.pass(lookEvery)
+	c.pass(checkInterval)
 	check("no file", first, acme)
 	write(t, path, listOf(t, firstEntry, secondEntry))
-	c.pass(lookEvery)
+	c.pass(checkInterval)
 	check("back", second, worker)
 	c.pass(time.Hour)
 	check("expired", first, Identity{})
@@ -143,13 +143,13 @@ func TestFindingATokenCostsNoMemory(t *testing.T) { //nolint:paralleltest // it 
 		t.Fatal(err)
 	}
 	tokens.now, tokens.file.now = c.now, c.now
-	tokens.file.looked = c.at
+	tokens.file.checkedAt = c.at
 	issued, err := tokens.Issue(acme)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for what, token := range map[string]string{"of the file": first, "that was issued": issued, "that is none": first + "x"} {
-		if n := testing.AllocsPerRun(100, func() { tokens.Find(token) }); n > 0 {
+		if n := testing.AllocsPerRun(100, func() { tokens.Identify(token) }); n > 0 {
 			t.Errorf("finding a token %s allocates %g times", what, n)
 		}
 	}
@@ -205,14 +205,14 @@ func TestTokenOfACall(t *testing.T) {
 		{[]string{"Bearer t", "Bearer t"}, ""}, {[]string{""}, ""},
 	} {
 		ctx := metadata.NewIncomingContext(t.Context(), metadata.MD{header: c.values})
-		if got := Token(ctx); got != c.want {
+		if got := TokenFromContext(ctx); got != c.want {
 			t.Errorf("%q: %q", c.values, got)
 		}
 	}
-	if got := Token(context.Background()); got != "" {
+	if got := TokenFromContext(context.Background()); got != "" {
 		t.Errorf("no metadata: %q", got)
 	}
-	if who := From(t.Context()); who != (Identity{}) {
+	if who := FromContext(t.Context()); who != (Identity{}) {
 		t.Errorf("nobody said who calls: %v", who)
 	}
 }
@@ -242,7 +242,7 @@ func TestAdmit(t *testing.T) {
 		{Server{Tokens: tokens, TLS: Server{}.Transport()}, at("0.0.0.0"), true, ""},
 	} {
 		var log strings.Builder
-		err := c.server.Admit(t.Context(), c.at, slog.New(slog.NewTextHandler(&log, nil)))
+		err := c.server.CheckListen(t.Context(), c.at, slog.New(slog.NewTextHandler(&log, nil)))
 		if (err == nil) != c.fits || (log.Len() == 0) != (c.logged == "") || !strings.Contains(log.String(), c.logged) {
 			t.Errorf("%d, on %s: %v, logged %q", i, c.at, err, &log)
 		}
@@ -286,7 +286,7 @@ func TestWhereATokenMayGo(t *testing.T) {
 	if err := (Identity{Role: RoleClient, Tenant: strings.Repeat("x", 64)}).Check(); err == nil {
 		t.Error("a tenant's name has no bound")
 	}
-	if got := fmt.Sprint(ClientFlags{}.Given(), ClientFlags{TLS: true}.Given()); got != "false true" {
+	if got := fmt.Sprint(ClientFlags{}.IsSet(), ClientFlags{TLS: true}.IsSet()); got != "false true" {
 		t.Errorf("given: %s", got)
 	}
 }

@@ -1,7 +1,6 @@
-// Package callback calls the URLs that want to hear of the end of runs. Since they
-// come with definitions, which a stranger may have written, a call goes only to a
-// host that the operator allows and, unless that host is allowed by its full name,
-// to no private address, whatever its name resolves to.
+// Package callback calls URLs when runs end. The URLs come from definitions, which an untrusted
+// person may have written. So a call goes only to hosts that the operator allows. Unless the
+// host is allowed by its full name, it must not resolve to a private address.
 package callback
 
 import (
@@ -27,48 +26,48 @@ import (
 	"github.com/coppice-run/coppice/internal/outbound"
 )
 
-// Config says who may be called, and how.
+// Config configures a [Caller].
 type Config struct {
-	Hosts    []string      // globs of hosts; none: nobody is called
-	Secret   string        // signs calls; empty: they are not signed
+	Hosts    []string      // globs of allowed hosts; empty: no calls
+	Secret   string        // signs the calls; empty: no signature
 	MaxTries int           // 0: DefaultMaxTries
 	Timeout  time.Duration // of one call; 0: DefaultTimeout
 }
 
-// What holds if nothing else is configured.
+// Defaults.
 const (
 	DefaultMaxTries = 10
 	DefaultTimeout  = 10 * time.Second
 )
 
-// The waits between tries double from retryFirst to retryMost, each with half of it
-// more or less by chance.
+// The pauses between tries double from minRetryPause to maxRetryPause. Each is randomised by up
+// to half.
 const (
-	retryFirst = time.Second
-	retryMost  = 5 * time.Minute
+	minRetryPause = time.Second
+	maxRetryPause = 5 * time.Minute
 )
 
-// maxAnswer is how much of an answer is read, in bytes.
+// maxAnswer is how many bytes of a response are read.
 const maxAnswer = 1 << 10
 
 // Headers of a call.
 const (
-	// KeyHeader is the same for every try of a call, and for no other call.
+	// KeyHeader is the same for all tries of a call, and unique to the call.
 	KeyHeader = "Idempotency-Key"
 	// SignatureHeader is "t=SECONDS,v1=HEX": the HMAC-SHA256 of "SECONDS.BODY".
 	SignatureHeader = "Coppice-Signature"
 )
 
-// ErrForbidden says that a URL may not be called: trying again would not help.
+// ErrForbidden reports that a URL may not be called. Retrying does not help.
 var ErrForbidden = outbound.ErrForbidden
 
-// Caller calls URLs. Its methods may be called at once.
+// Caller calls URLs. It is safe for concurrent use.
 type Caller struct {
 	Config
 	now func() time.Time
 }
 
-// New checks the configuration.
+// New checks the configuration and applies its defaults.
 func New(c Config) (*Caller, error) {
 	for _, glob := range c.Hosts {
 		if _, err := path.Match(glob, ""); err != nil || glob == "" || strings.ContainsAny(glob, "/:") && net.ParseIP(glob) == nil {
@@ -87,16 +86,16 @@ func New(c Config) (*Caller, error) {
 	return &Caller{Config: c, now: time.Now}, nil
 }
 
-// Retry draws how long to wait after a try, counted from 1.
-func (*Caller) Retry(try int) time.Duration {
-	wait := retryFirst << min(max(try-1, 0), 16)
-	wait = min(wait, retryMost)
+// RetryDelay returns a random pause after a try, counted from 1.
+func (*Caller) RetryDelay(try int) time.Duration {
+	wait := minRetryPause << min(max(try-1, 0), 16)
+	wait = min(wait, maxRetryPause)
 	return wait/2 + rand.N(wait)
 }
 
-// Call posts a body to a URL. A nil error says that it was answered with success;
-// one that is ErrForbidden that it may not be called. An error is text, whatever bytes
-// the answer has.
+// Call posts a body to a URL. It returns nil if the response has a 2xx status, and ErrForbidden
+// if the URL may not be called. The error text is always valid UTF-8, whatever the response
+// contains.
 func (c *Caller) Call(ctx context.Context, target, key string, body []byte) error {
 	explicit, err := c.allowed(target)
 	if err != nil {
@@ -129,8 +128,8 @@ func (c *Caller) Call(ctx context.Context, target, key string, body []byte) erro
 	return nil
 }
 
-// allowed refuses a URL whose host is not allowed. explicit is set if the host is
-// allowed by its full name.
+// allowed returns an error if the host of a URL is not allowed. explicit reports whether the
+// host is allowed by its full name.
 func (c *Caller) allowed(target string) (explicit bool, _ error) {
 	u, err := url.Parse(target)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
@@ -148,7 +147,7 @@ func (c *Caller) allowed(target string) (explicit bool, _ error) {
 	return false, fmt.Errorf("%w: the host %s is not among those that may be called (--callback-hosts)", ErrForbidden, host)
 }
 
-// sign gives the signature of a body at this moment.
+// sign returns the signature of a body, with the current time.
 func (c *Caller) sign(body []byte) string {
 	at := strconv.FormatInt(c.now().Unix(), 10)
 	mac := hmac.New(sha256.New, []byte(c.Secret))
@@ -157,8 +156,8 @@ func (c *Caller) sign(body []byte) string {
 	return "t=" + at + ",v1=" + hex.EncodeToString(mac.Sum(nil))
 }
 
-// client gives a client for one call, without redirects. A host that is allowed by
-// its full name may be anywhere, any other only on the internet.
+// client returns a client for one call that follows no redirects. A host that is allowed by its
+// full name may have any address; other hosts must have a public one.
 func client(explicit bool) *http.Client {
 	dialer := outbound.Dialer{}
 	if explicit {

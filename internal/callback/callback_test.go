@@ -118,9 +118,9 @@ func TestForbidden(t *testing.T) {
 func TestRetry(t *testing.T) {
 	t.Parallel()
 	c := caller(t, Config{})
-	for try, want := range map[int]time.Duration{0: time.Second, 1: time.Second, 3: 4 * time.Second, 9: 256 * time.Second, 10: retryMost, 1000: retryMost} {
+	for try, want := range map[int]time.Duration{0: time.Second, 1: time.Second, 3: 4 * time.Second, 9: 256 * time.Second, 10: maxRetryPause, 1000: maxRetryPause} {
 		for range 100 {
-			if got := c.Retry(try); got < want/2 || got > want*3/2 {
+			if got := c.RetryDelay(try); got < want/2 || got > want*3/2 {
 				t.Fatalf("after try %d: %s", try, got)
 			}
 		}

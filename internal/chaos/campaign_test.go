@@ -174,7 +174,7 @@ func (c *campaign) round(t *testing.T, seed uint64, part func(*testing.T, *havoc
 }
 
 // undisturbed lets one tree of each shape grow before anything is broken.
-func (c *campaign) undisturbed(t *testing.T, house *cluster) (*crowd, map[string]*chaos.Course) {
+func (c *campaign) undisturbed(t *testing.T, house *cluster) (*crowd, map[string]*chaos.Trajectory) {
 	t.Helper()
 	calm := house.crowd("calm", c.counts)
 	calm.calm, calm.mischief = true, nothing
@@ -185,13 +185,13 @@ func (c *campaign) undisturbed(t *testing.T, house *cluster) (*crowd, map[string
 	if err := growing.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	courses := map[string]*chaos.Course{}
+	courses := map[string]*chaos.Trajectory{}
 	for id, shape := range calm.all() {
 		e, err := chaos.NewCollector(house.client, caps()).Collect(t.Context(), id)
 		if err != nil {
 			t.Fatal(err)
 		}
-		courses[shape] = chaos.CourseOf(e)
+		courses[shape] = chaos.TrajectoryOf(e)
 		c.heard(t, house, e)
 	}
 	return calm, courses
@@ -332,7 +332,7 @@ func (c *campaign) oneAtATime(t *testing.T, h *havoc, seed uint64) bool {
 }
 
 // check collects and examines sessions that were acknowledged.
-func (c *campaign) check(t *testing.T, house *cluster, clients *crowd, courses map[string]*chaos.Course, quiet bool) {
+func (c *campaign) check(t *testing.T, house *cluster, clients *crowd, courses map[string]*chaos.Trajectory, quiet bool) {
 	t.Helper()
 	records, err := chaos.ReadLogs(house.dir)
 	if err != nil {

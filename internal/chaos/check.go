@@ -7,39 +7,39 @@ import (
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 )
 
-// Rule is what has to hold whatever dies.
+// Rule is an invariant that must hold whatever process dies.
 type Rule string
 
 // The rules.
 const (
-	Acknowledged Rule = "what a client was acknowledged exists"
-	Terminal     Rule = "everything ends"
-	OneResult    Rule = "a run starts once, before all else, and has one result, after all else"
-	NoGap        Rule = "the log has no gap"
-	SameLog      Rule = "a watcher sees the log, byte for byte"
-	OneAttempt   Rule = "an epoch is one attempt"
-	Fenced       Rule = "only the current attempt changes a run"
-	Stored       Rule = "what a worker was acknowledged is stored once, as it was said"
-	CancelHolds  Rule = "nothing below a cancel is dispatched after it was acknowledged"
-	ClosedOnce   Rule = "a call is closed once and has one result"
-	ToldOnce     Rule = "a child's result reaches its parent once"
-	UsageAdds    Rule = "usage is the sum of what was said"
-	BudgetKept   Rule = "a tree uses less than its budget and one call"
-	OneRepeat    Rule = "a lost attempt costs one model call at most"
-	NoRepeat     Rule = "no effect is repeated"
-	CapsHold     Rule = "caps hold at each moment"
-	KeysHold     Rule = "a repeated key does nothing twice"
-	SameCourse   Rule = "transcripts are those of an undisturbed run"
-	LogTells     Rule = "the log tells what is stored"
-	Diagnosed    Rule = "the system finds nothing wrong with itself"
-	Witnessed    Rule = "where nothing is broken, all that workers say is witnessed"
+	Acknowledged   Rule = "what a client was acknowledged exists"
+	Terminal       Rule = "everything ends"
+	OneResult      Rule = "a run starts once, before all else, and has one result, after all else"
+	NoGap          Rule = "the log has no gap"
+	SameLog        Rule = "a watcher sees the log, byte for byte"
+	OneAttempt     Rule = "an epoch is one attempt"
+	Fenced         Rule = "only the current attempt changes a run"
+	Stored         Rule = "what a worker was acknowledged is stored once, as it was said"
+	CancelHolds    Rule = "nothing below a cancel is dispatched after it was acknowledged"
+	ClosedOnce     Rule = "a call is closed once and has one result"
+	ToldOnce       Rule = "a child's result reaches its parent once"
+	UsageAdds      Rule = "usage is the sum of what was said"
+	BudgetKept     Rule = "a tree uses less than its budget and one call"
+	OneRepeat      Rule = "a lost attempt costs one model call at most"
+	NoRepeat       Rule = "no effect is repeated"
+	CapsHold       Rule = "caps hold at each moment"
+	KeysHold       Rule = "a repeated key does nothing twice"
+	SameTrajectory Rule = "transcripts are those of an undisturbed run"
+	LogTells       Rule = "the log tells what is stored"
+	Diagnosed      Rule = "the system finds nothing wrong with itself"
+	Witnessed      Rule = "where nothing is broken, all that workers say is witnessed"
 )
 
-// Violation is a rule that does not hold, with the ids to look it up by.
+// Violation is a broken rule, with the ids for looking it up.
 type Violation struct {
 	Rule    Rule
 	Session string
-	Task    string // empty: the session as a whole
+	Task    string // empty: the whole session
 	Detail  string
 }
 
@@ -47,27 +47,27 @@ func (v Violation) String() string {
 	return fmt.Sprintf("%s: session %s, task %s: %s", v.Rule, v.Session, v.Task, v.Detail)
 }
 
-// Check holds a session against all rules.
+// Check checks a session against all rules.
 func Check(e *Evidence) []Violation {
-	c := &inquiry{Evidence: e, past: recount(e.Events)}
+	c := &checker{Evidence: e, hist: historyOf(e.Events)}
 	if e.Session == nil {
 		for _, r := range e.Records {
-			c.must(false, Acknowledged, r.Task, "the session is not known, and %s %s was acknowledged at %s", r.Kind, r.Key, r.At)
+			c.require(false, Acknowledged, r.Task, "the session is not known, and %s %s was acknowledged at %s", r.Kind, r.Key, r.At)
 		}
-		return c.found
+		return c.violations
 	}
 	for _, examine := range []func(){
-		c.log, c.runs, c.ends, c.stored, c.watched, c.clients, c.cancels, c.attempts, c.accepted,
-		c.witnessed, c.calls, c.children, c.usage, c.modelCalls, c.effects, c.caps, c.course, c.diagnosed,
+		c.checkLog, c.checkRuns, c.checkEnds, c.checkStored, c.checkWatched, c.checkClients, c.checkCancels, c.checkAttempts, c.checkAccepted,
+		c.checkWitnessed, c.checkCalls, c.checkChildren, c.checkUsage, c.checkModelCalls, c.checkEffects, c.checkCaps, c.checkTrajectory, c.checkDiagnosed,
 	} {
 		examine()
 	}
-	return c.found
+	return c.violations
 }
 
-// CheckKeys holds what clients were answered under one key against each other.
+// CheckKeys checks that requests with the same key always got the same answer.
 func CheckKeys(records []Record) []Violation {
-	c := &inquiry{Evidence: &Evidence{}}
+	c := &checker{Evidence: &Evidence{}}
 	first := map[[2]string]Record{}
 	for _, r := range records {
 		if r.Key == "" {
@@ -80,27 +80,27 @@ func CheckKeys(records []Record) []Violation {
 			continue
 		}
 		c.ID = r.Session
-		c.must(r.Session == known.Session && r.Task == known.Task, KeysHold, r.Task,
+		c.require(r.Session == known.Session && r.Task == known.Task, KeysHold, r.Task,
 			"%s %s was session %s task %s before", r.Kind, r.Key, known.Session, known.Task)
 	}
-	return c.found
+	return c.violations
 }
 
-// inquiry is a session being held against the rules.
-type inquiry struct {
+// checker checks one session.
+type checker struct {
 	*Evidence
-	past  *past
-	found []Violation
+	hist       *sessionHistory
+	violations []Violation
 }
 
-func (c *inquiry) must(ok bool, rule Rule, task, format string, args ...any) {
+func (c *checker) require(ok bool, rule Rule, task, format string, args ...any) {
 	if !ok {
-		c.found = append(c.found, Violation{Rule: rule, Session: c.ID, Task: task, Detail: fmt.Sprintf(format, args...)})
+		c.violations = append(c.violations, Violation{Rule: rule, Session: c.ID, Task: task, Detail: fmt.Sprintf(format, args...)})
 	}
 }
 
-// of gives the records of some kinds.
-func (c *inquiry) of(kinds ...Kind) []Record {
+// recordsOf returns the records of some kinds.
+func (c *checker) recordsOf(kinds ...Kind) []Record {
 	var out []Record
 	for _, r := range c.Records {
 		if slices.Contains(kinds, r.Kind) {
@@ -110,16 +110,16 @@ func (c *inquiry) of(kinds ...Kind) []Record {
 	return out
 }
 
-// life gives what the log tells of a task, or an empty life.
-func (c *inquiry) life(task string) *life {
-	if l := c.past.tasks[task]; l != nil {
+// taskHistory returns what the log says about a task; an empty history if nothing.
+func (c *checker) taskHistory(task string) *taskHistory {
+	if l := c.hist.tasks[task]; l != nil {
 		return l
 	}
-	return &life{id: task}
+	return &taskHistory{id: task}
 }
 
-// message gives a message of a transcript; nil if there is none.
-func (c *inquiry) message(task string, ordinal int32) *pb.Message {
+// message returns a message of a transcript, or nil.
+func (c *checker) message(task string, ordinal int32) *pb.Message {
 	for _, m := range c.Transcripts[task] {
 		if m.GetOrdinal() == ordinal {
 			return m
@@ -128,12 +128,12 @@ func (c *inquiry) message(task string, ordinal int32) *pb.Message {
 	return nil
 }
 
-// root is the task at the root.
-func (c *inquiry) root() string { return c.Session.GetRootTaskId() }
+// root returns the id of the root task.
+func (c *checker) root() string { return c.Session.GetRootTaskId() }
 
-// diagnosed: the system is a witness too.
-func (c *inquiry) diagnosed() {
+// checkDiagnosed adds what the system reports about itself.
+func (c *checker) checkDiagnosed() {
 	for _, v := range c.Diagnosed {
-		c.must(false, Diagnosed, v.GetTaskId(), "%s: %s", v.GetRule(), v.GetDetail())
+		c.require(false, Diagnosed, v.GetTaskId(), "%s: %s", v.GetRule(), v.GetDetail())
 	}
 }

@@ -7,30 +7,30 @@ import (
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 )
 
-// clients: what they were told of is there, once.
-func (c *inquiry) clients() {
-	for _, r := range c.of(Launched) {
-		first := c.life(r.Task).first()
-		c.must(first != nil, Acknowledged, r.Task, "task %s was acknowledged at %s and never started", r.Key, r.At)
-		c.must(first == nil || first.GetDescription() == r.Key, Acknowledged, r.Task, "it is %q, %q was asked for", first.GetDescription(), r.Key)
+// checkClients: what clients were acknowledged exists, once.
+func (c *checker) checkClients() {
+	for _, r := range c.recordsOf(Launched) {
+		first := c.taskHistory(r.Task).firstStart()
+		c.require(first != nil, Acknowledged, r.Task, "task %s was acknowledged at %s and never started", r.Key, r.At)
+		c.require(first == nil || first.GetDescription() == r.Key, Acknowledged, r.Task, "it is %q, %q was asked for", first.GetDescription(), r.Key)
 		same := 0
-		for _, l := range c.past.order {
-			if l.first().GetDescription() == r.Key {
+		for _, l := range c.hist.order {
+			if l.firstStart().GetDescription() == r.Key {
 				same++
 			}
 		}
-		c.must(same <= 1, KeysHold, r.Task, "%d tasks were started for %s", same, r.Key)
+		c.require(same <= 1, KeysHold, r.Task, "%d tasks were started for %s", same, r.Key)
 	}
-	for _, r := range c.of(Said) {
+	for _, r := range c.recordsOf(MessageSent) {
 		heard := 0
 		for _, m := range c.Transcripts[r.Task] {
 			if m.GetRole() == pb.Role_ROLE_USER && textOf(m) == r.Key {
 				heard++
 			}
 		}
-		c.must(heard <= 1, KeysHold, r.Task, "message %q was heard %d times", r.Key, heard)
-		waits := !c.Quiet && c.life(r.Task).queued > 0
-		c.must(heard > 0 || waits, Acknowledged, r.Task, "message %q was acknowledged at %s and not heard", r.Key, r.At)
+		c.require(heard <= 1, KeysHold, r.Task, "message %q was heard %d times", r.Key, heard)
+		waits := !c.Quiet && c.taskHistory(r.Task).queued > 0
+		c.require(heard > 0 || waits, Acknowledged, r.Task, "message %q was acknowledged at %s and not heard", r.Key, r.At)
 	}
 }
 
@@ -42,44 +42,44 @@ func textOf(m *pb.Message) string {
 	return text.String()
 }
 
-// behind is how far an event's time may be behind, at most: a replica knows the time of the
-// database by its answers, and the first one may have been long on its way.
-const behind = 2 * time.Second
+// maxClockSkew is how far an event's time may be behind. A replica learns the time of the
+// database from its answers, and the first answer may have been delayed.
+const maxClockSkew = 2 * time.Second
 
-// cancels: what ran below one when it was asked for has ended when it is
-// acknowledged, and no worker gets it any more.
-func (c *inquiry) cancels() {
-	for _, r := range c.of(Cancelled) {
+// checkCancels: what ran below a cancelled task when the cancel was requested has ended when it
+// is acknowledged, and is not dispatched again.
+func (c *checker) checkCancels() {
+	for _, r := range c.recordsOf(Cancelled) {
 		top := r.Task
 		if top == "" {
 			top = c.root()
 		}
-		for _, l := range c.past.order {
+		for _, l := range c.hist.order {
 			if !c.isBelow(l, top) {
 				continue
 			}
 			for i, start := range l.started {
-				if start.GetSeq() > r.After && !start.GetTime().AsTime().Before(r.Began.Add(-behind)) {
+				if start.GetSeq() > r.After && !start.GetTime().AsTime().Before(r.Began.Add(-maxClockSkew)) {
 					continue
 				}
 				ended := i < len(l.results) && !l.results[i].GetTime().AsTime().After(r.At)
-				c.must(ended, CancelHolds, l.id, "run %d had not ended when the cancel of %s was acknowledged at %s", i+1, top, r.At)
+				c.require(ended, CancelHolds, l.id, "run %d had not ended when the cancel of %s was acknowledged at %s", i+1, top, r.At)
 				for _, d := range l.deliveries {
 					late := d.run == start.GetRun() && d.began.GetTime().AsTime().After(r.At)
-					c.must(!late, CancelHolds, l.id, "epoch %d of run %d was dispatched after the cancel of %s was acknowledged at %s", d.epoch, d.run, top, r.At)
+					c.require(!late, CancelHolds, l.id, "epoch %d of run %d was dispatched after the cancel of %s was acknowledged at %s", d.epoch, d.run, top, r.At)
 				}
 			}
 		}
 	}
 }
 
-// isBelow reports whether a task is another or below it.
-func (c *inquiry) isBelow(l *life, top string) bool {
+// isBelow reports whether a task is top or below it.
+func (c *checker) isBelow(l *taskHistory, top string) bool {
 	for {
 		if l.id == top {
 			return true
 		}
-		parent := c.past.tasks[l.first().GetParentId()]
+		parent := c.hist.tasks[l.firstStart().GetParentId()]
 		if parent == nil {
 			return false
 		}
@@ -87,49 +87,49 @@ func (c *inquiry) isBelow(l *life, top string) bool {
 	}
 }
 
-// course: where nothing but workers, orchestrators, Redis or the database was
-// broken, everything went as it goes when nothing is.
-func (c *inquiry) course() {
+// checkTrajectory: if only workers, orchestrators, Redis or the database were broken, the
+// transcripts equal those of an undisturbed session.
+func (c *checker) checkTrajectory() {
 	if c.Undisturbed == nil {
 		return
 	}
-	mine := courseOf(c.Evidence, c.past)
-	for _, l := range c.past.order {
+	mine := trajectoryOf(c.Evidence, c.hist)
+	for _, l := range c.hist.order {
 		want, known := c.Undisturbed.Tasks[l.path]
-		if !known || !c.untouched(mine, l) {
+		if !known || !c.isUndisturbed(mine, l) {
 			continue
 		}
 		got := mine.Tasks[l.path]
 		for i := range max(len(got.Transcript), len(want.Transcript)) {
 			if i >= len(got.Transcript) || i >= len(want.Transcript) || got.Transcript[i] != want.Transcript[i] {
-				c.must(false, SameCourse, l.id, "%s: message %d differs:\n got %q\nwant %q", l.path, i+1, at(got.Transcript, i), at(want.Transcript, i))
+				c.require(false, SameTrajectory, l.id, "%s: message %d differs:\n got %q\nwant %q", l.path, i+1, lineAt(got.Transcript, i), lineAt(want.Transcript, i))
 				break
 			}
 		}
 	}
 }
 
-func at(lines []string, i int) string {
+func lineAt(lines []string, i int) string {
 	if i < len(lines) {
 		return lines[i]
 	}
 	return "none"
 }
 
-// untouched reports whether a task and all below it have gone as they do when
-// nothing is broken, and have ended so: nobody spoke to them or cancelled them,
-// and they did not lose worker after worker.
-func (c *inquiry) untouched(mine *Course, top *life) bool {
+// isUndisturbed reports whether a task and all tasks below it can be compared with the
+// undisturbed session: they ended in the same states, no client spoke to them or cancelled
+// them, and none was poisoned by repeated worker losses.
+func (c *checker) isUndisturbed(mine *Trajectory, top *taskHistory) bool {
 	for path, want := range c.Undisturbed.Tasks {
 		if path != top.path && !strings.HasPrefix(path, top.path+"/") {
 			continue
 		}
 		same := false
-		if !want.Determined || !mine.Tasks[path].Determined {
+		if !want.Deterministic || !mine.Tasks[path].Deterministic {
 			return false
 		}
-		for _, l := range c.past.order {
-			same = same || l.path == path && l.state == want.State && l.last().GetReason() != pb.Reason_REASON_POISONED
+		for _, l := range c.hist.order {
+			same = same || l.path == path && l.state == want.State && l.lastResult().GetReason() != pb.Reason_REASON_POISONED
 		}
 		if !same {
 			return false

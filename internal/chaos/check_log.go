@@ -4,17 +4,17 @@ import (
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 )
 
-// log: its numbers have no gap.
-func (c *inquiry) log() {
+// checkLog: the sequence numbers have no gap.
+func (c *checker) checkLog() {
 	for i, e := range c.Events {
-		c.must(e.GetSeq() == int64(i+1), NoGap, e.GetTaskId(), "event %d is number %d", i+1, e.GetSeq())
+		c.require(e.GetSeq() == int64(i+1), NoGap, e.GetTaskId(), "event %d is number %d", i+1, e.GetSeq())
 	}
-	c.must(int64(len(c.Events)) == c.Session.GetLastSeq(), NoGap, "",
+	c.require(int64(len(c.Events)) == c.Session.GetLastSeq(), NoGap, "",
 		"there are %d events, the session is at %d", len(c.Events), c.Session.GetLastSeq())
 }
 
-// runs: each has one start, before all else, and one result, after all else.
-func (c *inquiry) runs() {
+// checkRuns: each run has one start, before its other events, and one result, after them.
+func (c *checker) checkRuns() {
 	type run struct {
 		task string
 		run  int32
@@ -26,28 +26,28 @@ func (c *inquiry) runs() {
 		}
 		r := run{e.GetTaskId(), e.GetRun()}
 		start, end := e.GetStarted() != nil, e.GetResult() != nil
-		c.must(began[r] != start, OneResult, r.task, "run %d: event %d, started before: %t", r.run, e.GetSeq(), began[r])
-		c.must(!over[r], OneResult, r.task, "run %d: event %d comes after its result", r.run, e.GetSeq())
+		c.require(began[r] != start, OneResult, r.task, "run %d: event %d, started before: %t", r.run, e.GetSeq(), began[r])
+		c.require(!over[r], OneResult, r.task, "run %d: event %d comes after its result", r.run, e.GetSeq())
 		began[r], over[r] = began[r] || start, over[r] || end
 	}
-	for _, l := range c.past.order {
+	for _, l := range c.hist.order {
 		for n := int32(1); n < int32(len(l.started)); n++ {
-			c.must(over[run{l.id, n}], OneResult, l.id, "run %d has no result, and another one has started", n)
+			c.require(over[run{l.id, n}], OneResult, l.id, "run %d has no result, and another one has started", n)
 		}
 	}
 }
 
-// ends: when all is quiet, everything has ended.
-func (c *inquiry) ends() {
+// checkEnds: when the session is quiet, everything has ended.
+func (c *checker) checkEnds() {
 	if !c.Quiet {
 		return
 	}
 	for _, t := range c.Tasks {
-		c.must(terminal(t.GetState()) || t.GetState() == pb.TaskState_TASK_STATE_NEW, Terminal, t.GetId(),
+		c.require(terminal(t.GetState()) || t.GetState() == pb.TaskState_TASK_STATE_NEW, Terminal, t.GetId(),
 			"run %d is %s", t.GetRun(), t.GetState())
 	}
-	for _, l := range c.past.order {
-		c.must(len(l.results) == len(l.started), Terminal, l.id, "%d runs started, %d have a result", len(l.started), len(l.results))
+	for _, l := range c.hist.order {
+		c.require(len(l.results) == len(l.started), Terminal, l.id, "%d runs started, %d have a result", len(l.started), len(l.results))
 	}
 }
 
@@ -59,45 +59,45 @@ func terminal(s pb.TaskState) bool {
 	return false
 }
 
-// stored: the tasks and transcripts are those that the log tells of.
-func (c *inquiry) stored() {
+// checkStored: tasks and transcripts are those in the log.
+func (c *checker) checkStored() {
 	known := map[string]bool{}
 	for _, t := range c.Tasks {
 		known[t.GetId()] = true
-		l := c.life(t.GetId())
-		c.must(l.state == t.GetState(), LogTells, t.GetId(), "it is %s, the log says %s", t.GetState(), l.state)
-		c.must(int(t.GetRun()) == len(l.started), LogTells, t.GetId(), "it is in run %d, the log has %d", t.GetRun(), len(l.started))
+		l := c.taskHistory(t.GetId())
+		c.require(l.state == t.GetState(), LogTells, t.GetId(), "it is %s, the log says %s", t.GetState(), l.state)
+		c.require(int(t.GetRun()) == len(l.started), LogTells, t.GetId(), "it is in run %d, the log has %d", t.GetRun(), len(l.started))
 		transcript := c.Transcripts[t.GetId()]
-		c.must(len(transcript) == len(l.messages), LogTells, t.GetId(),
+		c.require(len(transcript) == len(l.messages), LogTells, t.GetId(),
 			"it has %d messages, the log has %d", len(transcript), len(l.messages))
 		for i, m := range transcript {
 			e := l.messages[int32(i+1)].GetMessage()
-			c.must(int(m.GetOrdinal()) == i+1 && e.GetMessageId() == m.GetId() && e.GetRole() == m.GetRole(), LogTells, t.GetId(),
+			c.require(int(m.GetOrdinal()) == i+1 && e.GetMessageId() == m.GetId() && e.GetRole() == m.GetRole(), LogTells, t.GetId(),
 				"message %d is number %d, %s, %s; the log says %s, %s", i+1, m.GetOrdinal(), m.GetId(), m.GetRole(), e.GetMessageId(), e.GetRole())
 		}
 	}
-	for _, l := range c.past.order {
-		c.must(known[l.id], LogTells, l.id, "the log tells of a task that is not stored")
+	for _, l := range c.hist.order {
+		c.require(known[l.id], LogTells, l.id, "the log tells of a task that is not stored")
 	}
 }
 
-// watched: each watcher saw the log from its cursor on.
-func (c *inquiry) watched() {
-	for _, w := range c.of(Watched) {
+// checkWatched: each watcher saw the log from its cursor on.
+func (c *checker) checkWatched() {
+	for _, w := range c.recordsOf(Watched) {
 		for i, seen := range w.Digests {
 			seq := w.After + int64(i) + 1
 			if seq > int64(len(c.Events)) {
-				c.must(false, SameLog, "", "a watcher saw event %d, the log has %d", seq, len(c.Events))
+				c.require(false, SameLog, "", "a watcher saw event %d, the log has %d", seq, len(c.Events))
 				break
 			}
 			e := c.Events[seq-1]
-			c.must(DigestOf(e) == seen, SameLog, e.GetTaskId(), "a watcher saw another event %d", seq)
+			c.require(DigestOf(e) == seen, SameLog, e.GetTaskId(), "a watcher saw another event %d", seq)
 		}
 	}
 }
 
-// usage: tokens are counted once each.
-func (c *inquiry) usage() {
+// checkUsage: each token is counted once.
+func (c *checker) checkUsage() {
 	var all tokens
 	var dearest, made int64 // of all calls
 	for _, t := range c.Tasks {
@@ -110,20 +110,20 @@ func (c *inquiry) usage() {
 			call := tokensOf(m.GetUsage())
 			dearest = max(dearest, call.sum())
 		}
-		for _, r := range c.life(t.GetId()).results {
+		for _, r := range c.taskHistory(t.GetId()).results {
 			ended.add(r.GetResult().GetUsage())
 		}
 		all.add(t.GetUsage())
-		c.must(spoken == tokensOf(t.GetUsage()), UsageAdds, t.GetId(), "it counts %v, its messages say %v", t.GetUsage(), spoken)
-		c.must(!terminal(t.GetState()) || spoken == ended, UsageAdds, t.GetId(), "its results say %v, its messages %v", ended, spoken)
+		c.require(spoken == tokensOf(t.GetUsage()), UsageAdds, t.GetId(), "it counts %v, its messages say %v", t.GetUsage(), spoken)
+		c.require(!terminal(t.GetState()) || spoken == ended, UsageAdds, t.GetId(), "its results say %v, its messages %v", ended, spoken)
 	}
-	c.must(all == tokensOf(c.Session.GetUsage()), UsageAdds, "", "the session counts %v, its tasks %v", c.Session.GetUsage(), all)
-	c.must(made == c.Session.GetModelCalls(), UsageAdds, "", "the session counts %d calls of models, its messages say %d", c.Session.GetModelCalls(), made)
+	c.require(all == tokensOf(c.Session.GetUsage()), UsageAdds, "", "the session counts %v, its tasks %v", c.Session.GetUsage(), all)
+	c.require(made == c.Session.GetModelCalls(), UsageAdds, "", "the session counts %d calls of models, its messages say %d", c.Session.GetModelCalls(), made)
 	budget := c.Session.GetBudget().GetTokens()
-	c.must(budget == 0 || all.sum() < budget+dearest, BudgetKept, "", "%d tokens are used, the budget is %d and a call took %d at most", all.sum(), budget, dearest)
+	c.require(budget == 0 || all.sum() < budget+dearest, BudgetKept, "", "%d tokens are used, the budget is %d and a call took %d at most", all.sum(), budget, dearest)
 }
 
-// tokens is usage that can be compared.
+// tokens is usage in comparable form.
 type tokens struct{ input, output, read, written, cost, priced int64 }
 
 func tokensOf(u *pb.Usage) tokens {
@@ -141,13 +141,13 @@ func (t *tokens) add(u *pb.Usage) {
 	t.priced += u.GetPricedTokens()
 }
 
-// caps: at no moment were there more than a session may have.
-func (c *inquiry) caps() {
-	total, running := 1, 0 // the root is there from the start
+// checkCaps: the session never exceeded its caps.
+func (c *checker) checkCaps() {
+	total, running := 1, 0 // the root exists from the start
 	children := map[string]int{}
 	at := map[string]bool{}
 	begun := map[string]bool{}
-	shells := map[string]bool{} // commands take no place, and may be below the cap on depth
+	shells := map[string]bool{} // commands do not count as running, and the depth cap does not apply to them
 	for _, e := range c.Events {
 		id := e.GetTaskId()
 		switch k := e.GetKind().(type) {
@@ -159,9 +159,9 @@ func (c *inquiry) caps() {
 			total++
 			children[k.Started.GetParentId()]++
 			shells[id] = k.Started.GetKind() == pb.TaskKind_TASK_KIND_SHELL
-			c.must(shells[id] || int(k.Started.GetDepth()) <= c.Limits.Depth, CapsHold, id, "event %d: depth %d", e.GetSeq(), k.Started.GetDepth())
-			c.must(children[k.Started.GetParentId()] <= c.Limits.Width, CapsHold, id, "event %d: child %d of %s", e.GetSeq(), children[k.Started.GetParentId()], k.Started.GetParentId())
-			c.must(total <= c.Limits.Total, CapsHold, id, "event %d: task %d", e.GetSeq(), total)
+			c.require(shells[id] || int(k.Started.GetDepth()) <= c.Limits.Depth, CapsHold, id, "event %d: depth %d", e.GetSeq(), k.Started.GetDepth())
+			c.require(children[k.Started.GetParentId()] <= c.Limits.Width, CapsHold, id, "event %d: child %d of %s", e.GetSeq(), children[k.Started.GetParentId()], k.Started.GetParentId())
+			c.require(total <= c.Limits.Total, CapsHold, id, "event %d: task %d", e.GetSeq(), total)
 		case *pb.Event_Dispatched:
 			if shells[id] {
 				break
@@ -170,7 +170,7 @@ func (c *inquiry) caps() {
 				running++
 			}
 			at[id] = true
-			c.must(running <= c.Limits.Running, CapsHold, id, "event %d: %d run", e.GetSeq(), running)
+			c.require(running <= c.Limits.Running, CapsHold, id, "event %d: %d run", e.GetSeq(), running)
 		case *pb.Event_Parked, *pb.Event_Result, *pb.Event_Ready:
 			if at[id] {
 				running--

@@ -6,12 +6,11 @@ import (
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 )
 
-// attempts: each epoch was given away once, and the worker that was told so is
-// the one that the log names.
-func (c *inquiry) attempts() {
-	for _, l := range c.past.order {
+// checkAttempts: each epoch was granted once, and every granted epoch is in the log.
+func (c *checker) checkAttempts() {
+	for _, l := range c.hist.order {
 		for i := 1; i < len(l.deliveries); i++ {
-			c.must(l.deliveries[i].epoch > l.deliveries[i-1].epoch, OneAttempt, l.id,
+			c.require(l.deliveries[i].epoch > l.deliveries[i-1].epoch, OneAttempt, l.id,
 				"epoch %d was dispatched after epoch %d", l.deliveries[i].epoch, l.deliveries[i-1].epoch)
 		}
 	}
@@ -20,72 +19,72 @@ func (c *inquiry) attempts() {
 		epoch int64
 	}
 	nonces := map[epoch]uint64{}
-	for _, r := range c.of(Granted) {
+	for _, r := range c.recordsOf(Granted) {
 		at := epoch{r.Task, r.Epoch}
 		nonce, again := nonces[at]
-		c.must(!again || nonce == r.Nonce, OneAttempt, r.Task, "epoch %d was granted to nonces %x and %x", r.Epoch, nonce, r.Nonce)
+		c.require(!again || nonce == r.Nonce, OneAttempt, r.Task, "epoch %d was granted to nonces %x and %x", r.Epoch, nonce, r.Nonce)
 		nonces[at] = r.Nonce
-		d := c.life(r.Task).delivery(r.Epoch)
-		c.must(d != nil && d.run == r.Run, OneAttempt, r.Task, "epoch %d of run %d was granted to %s and is not in the log", r.Epoch, r.Run, r.By)
+		d := c.taskHistory(r.Task).delivery(r.Epoch)
+		c.require(d != nil && d.run == r.Run, OneAttempt, r.Task, "epoch %d of run %d was granted to %s and is not in the log", r.Epoch, r.Run, r.By)
 	}
 }
 
-// accepted: whatever a worker was told is stored is stored as it was said, once,
-// and while that worker's attempt was the current one.
-func (c *inquiry) accepted() {
+// checkAccepted: what a worker was acknowledged is stored as sent, once, and was accepted while
+// the worker's attempt was the current one.
+func (c *checker) checkAccepted() {
 	type place struct {
 		task    string
 		ordinal int32
 	}
 	by := map[place]Record{}
-	for _, r := range c.of(Appended, Closed, Spawned, ParkedAt, Ended) {
-		l := c.life(r.Task)
+	for _, r := range c.recordsOf(Appended, Closed, Spawned, ParkedAt, Ended) {
+		l := c.taskHistory(r.Task)
 		d := l.delivery(r.Epoch)
 		if d == nil {
-			c.must(false, Fenced, r.Task, "%s %d of epoch %d was accepted, which was never dispatched", r.Kind, r.Seq, r.Epoch)
+			c.require(false, Fenced, r.Task, "%s %d of epoch %d was accepted, which was never dispatched", r.Kind, r.Seq, r.Epoch)
 			continue
 		}
 		switch r.Kind {
 		case Appended:
 			other, again := by[place{r.Task, r.Ordinal}]
-			c.must(!again || other.Epoch == r.Epoch && other.Seq == r.Seq, Fenced, r.Task,
+			c.require(!again || other.Epoch == r.Epoch && other.Seq == r.Seq, Fenced, r.Task,
 				"message %d was accepted from epochs %d and %d", r.Ordinal, other.Epoch, r.Epoch)
 			by[place{r.Task, r.Ordinal}] = r
-			c.isSaid(l, d, r, c.message(r.Task, r.Ordinal))
+			c.checkMessage(l, d, r, c.message(r.Task, r.Ordinal))
 		case Closed:
-			c.isClosed(l, d, r)
+			c.checkClosed(l, d, r)
 		case Spawned:
-			c.isSpawned(l, d, r)
+			c.checkSpawned(l, d, r)
 		case ParkedAt:
-			c.must(d.gaveWay(), Fenced, r.Task, "epoch %d was told that it is parked; it ended with %v", r.Epoch, d.end)
+			c.require(d.parkedOrMadeWay(), Fenced, r.Task, "epoch %d was told that it is parked; it ended with %v", r.Epoch, d.end)
 			if r.Digest != "" {
-				c.isSaid(l, d, r, c.lastSaid(l, d))
+				c.checkMessage(l, d, r, c.lastAssistantMessage(l, d))
 			}
 		case Ended:
-			c.hasEnded(d, r)
+			c.checkEnded(d, r)
 		}
 	}
 }
 
-// witnessed: where no answer is lost, the workers' witnesses have seen each attempt and
-// each message. What they do not see, no other rule is held against.
-func (c *inquiry) witnessed() {
+// checkWitnessed: if nothing was broken, the witnesses have recorded each attempt and each
+// message. The other rules cannot check what the witnesses did not record.
+func (c *checker) checkWitnessed() {
 	if !c.Calm {
 		return
 	}
 	granted, said := map[int64]bool{}, map[string]int{}
-	for _, l := range c.past.order {
+	for _, l := range c.hist.order {
 		clear(granted)
-		for _, r := range c.of(Granted) {
+		for _, r := range c.recordsOf(Granted) {
 			if r.Task == l.id {
 				granted[r.Epoch] = true
 			}
 		}
 		for _, d := range l.deliveries {
-			c.must(granted[d.epoch], Witnessed, l.id, "epoch %d was dispatched, and no worker was seen to get it", d.epoch)
+			c.require(granted[d.epoch], Witnessed, l.id, "epoch %d was dispatched, and no worker was seen to get it", d.epoch)
 		}
 	}
-	for _, r := range c.of(Appended, ParkedAt, Ended) {
+	for _, r := range c.recordsOf(Appended, ParkedAt, Ended) {
 		if r.Digest != "" {
 			said[r.Task]++
 		}
@@ -97,53 +96,53 @@ func (c *inquiry) witnessed() {
 				stored++
 			}
 		}
-		c.must(said[task] == stored, Witnessed, task, "%d messages are stored, and %d were seen to be said", stored, said[task])
+		c.require(said[task] == stored, Witnessed, task, "%d messages are stored, and %d were seen to be said", stored, said[task])
 	}
 }
 
-// isSaid: a message is stored as the worker said it, within its attempt.
-func (c *inquiry) isSaid(l *life, d *delivery, r Record, m *pb.Message) {
+// checkMessage: a message is stored as the worker sent it, within its attempt.
+func (c *checker) checkMessage(l *taskHistory, d *delivery, r Record, m *pb.Message) {
 	if m == nil {
-		c.must(false, Stored, r.Task, "message %d of epoch %d was acknowledged and is not stored", r.Ordinal, r.Epoch)
+		c.require(false, Stored, r.Task, "message %d of epoch %d was acknowledged and is not stored", r.Ordinal, r.Epoch)
 		return
 	}
-	c.must(said(m) == r.Digest, Stored, r.Task, "message %d of epoch %d is stored with another content", m.GetOrdinal(), r.Epoch)
-	c.must(d.holds(l.messages[m.GetOrdinal()]), Fenced, r.Task,
+	c.require(messageDigest(m) == r.Digest, Stored, r.Task, "message %d of epoch %d is stored with another content", m.GetOrdinal(), r.Epoch)
+	c.require(d.contains(l.messages[m.GetOrdinal()]), Fenced, r.Task,
 		"message %d was accepted from epoch %d, and is not within its events %d to %d", m.GetOrdinal(), r.Epoch, d.from, d.to)
 }
 
-// lastSaid is the last message that the model said in a delivery.
-func (c *inquiry) lastSaid(l *life, d *delivery) *pb.Message {
+// lastAssistantMessage returns the last assistant message of a delivery.
+func (c *checker) lastAssistantMessage(l *taskHistory, d *delivery) *pb.Message {
 	var last *pb.Message
 	for _, m := range c.Transcripts[l.id] {
-		if m.GetRole() == pb.Role_ROLE_ASSISTANT && d.holds(l.messages[m.GetOrdinal()]) {
+		if m.GetRole() == pb.Role_ROLE_ASSISTANT && d.contains(l.messages[m.GetOrdinal()]) {
 			last = m
 		}
 	}
 	return last
 }
 
-func (c *inquiry) isClosed(l *life, d *delivery, r Record) {
-	closings := l.closed[ref{r.Ordinal, r.Block}]
+func (c *checker) checkClosed(l *taskHistory, d *delivery, r Record) {
+	closings := l.closed[callRef{r.Ordinal, r.Block}]
 	if len(closings) == 0 {
-		c.must(false, Stored, r.Task, "the result of call %d.%d was acknowledged and is not in the log", r.Ordinal, r.Block)
+		c.require(false, Stored, r.Task, "the result of call %d.%d was acknowledged and is not in the log", r.Ordinal, r.Block)
 		return
 	}
-	c.must(d.holds(closings[0]), Fenced, r.Task,
+	c.require(d.contains(closings[0]), Fenced, r.Task,
 		"call %d.%d was closed by epoch %d, and not within its events %d to %d", r.Ordinal, r.Block, r.Epoch, d.from, d.to)
 	results := c.results(r.Task, r.Ordinal)
 	if results == nil {
-		return // other calls are still open: the message is not there yet
+		return // other calls are still open, so the tool message does not exist yet
 	}
 	for _, stored := range results {
 		if stored.GetBlock() == r.Block {
-			c.must(result(stored) == r.Digest, Stored, r.Task, "call %d.%d is stored with another result", r.Ordinal, r.Block)
+			c.require(resultDigest(stored) == r.Digest, Stored, r.Task, "call %d.%d is stored with another result", r.Ordinal, r.Block)
 		}
 	}
 }
 
-// results gives those of the calls of a message; nil if they are not complete.
-func (c *inquiry) results(task string, ordinal int32) []*pb.ToolResultBlock {
+// results returns the results of the calls of a message, or nil if they are incomplete.
+func (c *checker) results(task string, ordinal int32) []*pb.ToolResultBlock {
 	m := c.message(task, ordinal+1)
 	if m.GetRole() != pb.Role_ROLE_TOOL {
 		return nil
@@ -155,29 +154,29 @@ func (c *inquiry) results(task string, ordinal int32) []*pb.ToolResultBlock {
 	return out
 }
 
-func (c *inquiry) isSpawned(l *life, d *delivery, r Record) {
+func (c *checker) checkSpawned(l *taskHistory, d *delivery, r Record) {
 	for _, block := range r.Blocks {
-		call := ref{r.Ordinal, block}
+		call := callRef{r.Ordinal, block}
 		var at *pb.Event
 		for _, child := range c.childrenOf(l.id, call) {
 			at = child
 		}
 		if at == nil && len(l.closed[call]) > 0 {
-			at = l.closed[call][0] // refused, or steered: the call is closed
+			at = l.closed[call][0] // refused, or delivered to a running task: the call is closed
 		}
-		c.must(at != nil, Stored, r.Task, "the child of call %d.%d was acknowledged and did not start", r.Ordinal, block)
-		c.must(at == nil || d.holds(at), Fenced, r.Task,
+		c.require(at != nil, Stored, r.Task, "the child of call %d.%d was acknowledged and did not start", r.Ordinal, block)
+		c.require(at == nil || d.contains(at), Fenced, r.Task,
 			"the child of call %d.%d was accepted from epoch %d, and is not within its events %d to %d", r.Ordinal, block, r.Epoch, d.from, d.to)
 	}
 }
 
-// childrenOf gives the starts of runs that a call has asked for.
-func (c *inquiry) childrenOf(parent string, call ref) []*pb.Event {
+// childrenOf returns the started events of the runs that a call asked for.
+func (c *checker) childrenOf(parent string, call callRef) []*pb.Event {
 	var out []*pb.Event
-	for _, l := range c.past.order {
+	for _, l := range c.hist.order {
 		for _, e := range l.started {
 			s := e.GetStarted()
-			if s.GetParentId() == parent && s.GetCall() != nil && refOf(s.GetCall()) == call {
+			if s.GetParentId() == parent && s.GetCall() != nil && callRefOf(s.GetCall()) == call {
 				out = append(out, e)
 			}
 		}
@@ -185,57 +184,57 @@ func (c *inquiry) childrenOf(parent string, call ref) []*pb.Event {
 	return out
 }
 
-func (c *inquiry) hasEnded(d *delivery, r Record) {
+func (c *checker) checkEnded(d *delivery, r Record) {
 	end := d.end.GetResult()
-	c.must(end != nil, Fenced, r.Task, "epoch %d was told that it has ended its run; it ended with %v", r.Epoch, d.end)
+	c.require(end != nil, Fenced, r.Task, "epoch %d was told that it has ended its run; it ended with %v", r.Epoch, d.end)
 	if end == nil {
 		return
 	}
-	c.must(end.GetState().String() == r.State, Stored, r.Task, "epoch %d ended %s, stored is %s", r.Epoch, r.State, end.GetState())
+	c.require(end.GetState().String() == r.State, Stored, r.Task, "epoch %d ended %s, stored is %s", r.Epoch, r.State, end.GetState())
 	if r.Digest == "" {
 		return
 	}
 	for _, m := range c.Transcripts[r.Task] {
 		if m.GetId() == end.GetMessageId() {
-			c.must(said(m) == r.Digest, Stored, r.Task, "the answer of epoch %d is stored with another content", r.Epoch)
+			c.require(messageDigest(m) == r.Digest, Stored, r.Task, "the answer of epoch %d is stored with another content", r.Epoch)
 			return
 		}
 	}
-	c.must(false, Stored, r.Task, "the answer of epoch %d was acknowledged and is not stored", r.Epoch)
+	c.require(false, Stored, r.Task, "the answer of epoch %d was acknowledged and is not stored", r.Epoch)
 }
 
-// calls: each is closed once, and has one result once its message is answered.
-func (c *inquiry) calls() {
-	for _, l := range c.past.order {
+// checkCalls: each call is closed once, and has one result once its message is answered.
+func (c *checker) checkCalls() {
+	for _, l := range c.hist.order {
 		for _, call := range l.opened {
 			n := len(l.closed[call])
-			c.must(n <= 1, ClosedOnce, l.id, "call %d.%d was closed %d times", call.message, call.block, n)
-			c.must(n == 1 || !terminal(l.state), ClosedOnce, l.id, "call %d.%d is open, and the run has ended", call.message, call.block)
+			c.require(n <= 1, ClosedOnce, l.id, "call %d.%d was closed %d times", call.message, call.block, n)
+			c.require(n == 1 || !terminal(l.state), ClosedOnce, l.id, "call %d.%d is open, and the run has ended", call.message, call.block)
 			for _, child := range c.childrenOf(l.id, call) {
-				s := c.life(child.GetTaskId())
+				s := c.taskHistory(child.GetTaskId())
 				over := int(child.GetRun()) <= len(s.results)
-				c.must(n == 1 || !over, ClosedOnce, l.id, "call %d.%d is open, and its child has ended", call.message, call.block)
+				c.require(n == 1 || !over, ClosedOnce, l.id, "call %d.%d is open, and its child has ended", call.message, call.block)
 			}
 		}
-		c.must(len(c.distinct(l)) == len(l.opened), ClosedOnce, l.id, "a call was opened twice")
+		c.require(len(c.distinctCalls(l)) == len(l.opened), ClosedOnce, l.id, "a call was opened twice")
 		for call := range l.closed {
-			c.must(slices.Contains(l.opened, call), ClosedOnce, l.id, "call %d.%d was closed and never opened", call.message, call.block)
-			c.answered(l, call)
+			c.require(slices.Contains(l.opened, call), ClosedOnce, l.id, "call %d.%d was closed and never opened", call.message, call.block)
+			c.checkAnswered(l, call)
 		}
 	}
 }
 
-func (c *inquiry) distinct(l *life) map[ref]bool {
-	out := map[ref]bool{}
+func (c *checker) distinctCalls(l *taskHistory) map[callRef]bool {
+	out := map[callRef]bool{}
 	for _, call := range l.opened {
 		out[call] = true
 	}
 	return out
 }
 
-// answered: a message with calls that is followed by anything is followed by one
-// result for each of them.
-func (c *inquiry) answered(l *life, call ref) {
+// checkAnswered: if a message with calls has a successor, the successor has one result for each
+// call.
+func (c *checker) checkAnswered(l *taskHistory, call callRef) {
 	if c.message(l.id, call.message+1) == nil {
 		return
 	}
@@ -245,45 +244,45 @@ func (c *inquiry) answered(l *life, call ref) {
 			n++
 		}
 	}
-	c.must(n == 1, ClosedOnce, l.id, "call %d.%d has %d results", call.message, call.block, n)
+	c.require(n == 1, ClosedOnce, l.id, "call %d.%d has %d results", call.message, call.block, n)
 }
 
-// children: the end of each is told to its parent once, by closing the call that
-// waits for it or, if it ran in the background, by a message.
-func (c *inquiry) children() {
+// checkChildren: the end of each child reaches its parent once. It closes the call that waits
+// for the child or, if the child ran in the background, arrives as a message.
+func (c *checker) checkChildren() {
 	notify := map[string]bool{}
-	for _, r := range c.of(Launched) {
+	for _, r := range c.recordsOf(Launched) {
 		notify[r.Task] = r.Notify
 	}
-	for _, l := range c.past.order {
+	for _, l := range c.hist.order {
 		for i, result := range l.results[:min(len(l.results), len(l.started))] {
 			start := l.started[i].GetStarted()
 			if start.GetParentId() == "" {
 				continue
 			}
-			parent := c.life(start.GetParentId())
+			parent := c.taskHistory(start.GetParentId())
 			told := parent.news[childRun{l.id, result.GetRun()}]
-			c.must(len(told) <= 1, ToldOnce, l.id, "the end of run %d was told %d times", result.GetRun(), len(told))
+			c.require(len(told) <= 1, ToldOnce, l.id, "the end of run %d was told %d times", result.GetRun(), len(told))
 			switch {
-			case !start.GetBackground() && !l.backed[result.GetRun()]:
-				c.closedBy(parent, l, start, result)
-				c.must(len(told) == 0, ToldOnce, l.id, "run %d was awaited, and told as news", result.GetRun())
+			case !start.GetBackground() && !l.backgrounded[result.GetRun()]:
+				c.checkClosedBy(parent, l, start, result)
+				c.require(len(told) == 0, ToldOnce, l.id, "run %d was awaited, and told as news", result.GetRun())
 			case start.GetCall() != nil || notify[l.id]:
-				due := c.Quiet && parent.last().GetState() == pb.TaskState_TASK_STATE_COMPLETED &&
+				due := c.Quiet && parent.lastResult().GetState() == pb.TaskState_TASK_STATE_COMPLETED &&
 					result.GetResult().GetReason() != pb.Reason_REASON_CANCELLED_BY_PARENT
-				c.must(len(told) == 1 || parent.has(l.id, result.GetRun()) || !due, ToldOnce, l.id, "the end of run %d was not told", result.GetRun())
+				c.require(len(told) == 1 || parent.closedByRun(l.id, result.GetRun()) || !due, ToldOnce, l.id, "the end of run %d was not told", result.GetRun())
 			default:
-				c.must(len(told) == 0, ToldOnce, l.id, "the end of run %d was told to nobody who asked", result.GetRun())
+				c.require(len(told) == 0, ToldOnce, l.id, "the end of run %d was told to nobody who asked", result.GetRun())
 			}
 			for _, e := range told {
-				c.must(e.GetSeq() > result.GetSeq(), ToldOnce, l.id, "the end of run %d was told before it came", result.GetRun())
+				c.require(e.GetSeq() > result.GetSeq(), ToldOnce, l.id, "the end of run %d was told before it came", result.GetRun())
 			}
 		}
 	}
 }
 
-// has reports whether a call of the task was closed by the end of a run.
-func (l *life) has(task string, run int32) bool {
+// closedByRun reports whether the end of a run closed a call of the task.
+func (l *taskHistory) closedByRun(task string, run int32) bool {
 	for _, closings := range l.closed {
 		for _, e := range closings {
 			if child := e.GetCallClosed().GetChild(); child.GetTaskId() == task && child.GetRun() == run {
@@ -294,55 +293,55 @@ func (l *life) has(task string, run int32) bool {
 	return false
 }
 
-// closedBy: the call that waited for a run was closed by its end, or by the end
-// of the run that waited.
-func (c *inquiry) closedBy(parent, child *life, start *pb.TaskStarted, end *pb.Event) {
+// checkClosedBy: the call that waited for a run was closed by the end of that run, or by the
+// end of the waiting run.
+func (c *checker) checkClosedBy(parent, child *taskHistory, start *pb.TaskStarted, end *pb.Event) {
 	if start.GetCall() == nil {
 		return
 	}
-	closings := parent.closed[refOf(start.GetCall())]
+	closings := parent.closed[callRefOf(start.GetCall())]
 	if len(closings) == 0 {
-		return // an open call is another rule's
+		return // checkCalls reports open calls
 	}
 	by := closings[0].GetCallClosed()
 	if by.GetChild() == nil {
-		c.must(by.GetIsError(), ToldOnce, child.id, "the call that waited for run %d was closed by nobody", end.GetRun())
+		c.require(by.GetIsError(), ToldOnce, child.id, "the call that waited for run %d was closed by nobody", end.GetRun())
 		return
 	}
-	c.must(childOf(by.GetChild()) == childRun{child.id, end.GetRun()}, ToldOnce, child.id,
+	c.require(childOf(by.GetChild()) == childRun{child.id, end.GetRun()}, ToldOnce, child.id,
 		"the call that waited for run %d was closed by run %d of %s", end.GetRun(), by.GetChild().GetRun(), by.GetChild().GetTaskId())
-	c.must(closings[0].GetSeq() > end.GetSeq(), ToldOnce, child.id, "the call that waited for run %d was closed before its end", end.GetRun())
+	c.require(closings[0].GetSeq() > end.GetSeq(), ToldOnce, child.id, "the call that waited for run %d was closed before its end", end.GetRun())
 }
 
-// modelCalls: the model is asked once at each boundary, and once more for each
-// attempt that was lost there.
-func (c *inquiry) modelCalls() {
+// checkModelCalls: the model is called once at each boundary, and once more for each attempt
+// that was lost there.
+func (c *checker) checkModelCalls() {
 	type boundary struct {
 		task    string
 		ordinal int32
 	}
 	asked := map[boundary]int{}
-	for _, r := range c.of(Asked) {
+	for _, r := range c.recordsOf(ModelCalled) {
 		asked[boundary{r.Task, r.Ordinal}]++
 	}
 	for b, n := range asked {
-		lost := c.life(b.task).losses[b.ordinal]
-		c.must(n <= 1+lost, OneRepeat, b.task, "after message %d the model was asked %d times, and %d attempts were lost", b.ordinal, n, lost)
+		lost := c.taskHistory(b.task).losses[b.ordinal]
+		c.require(n <= 1+lost, OneRepeat, b.task, "after message %d the model was asked %d times, and %d attempts were lost", b.ordinal, n, lost)
 	}
 }
 
-// effects: a call has its effect once at most, and once if it says so.
-func (c *inquiry) effects() {
+// checkEffects: a call has its effect at most once, and exactly once if its result says so.
+func (c *checker) checkEffects() {
 	type call struct {
 		task string
-		ref
+		callRef
 	}
 	seen := map[call]int{}
-	for _, r := range c.of(Effect) {
-		seen[call{r.Task, ref{r.Ordinal + 1, r.Block}}]++
+	for _, r := range c.recordsOf(Effect) {
+		seen[call{r.Task, callRef{r.Ordinal + 1, r.Block}}]++
 	}
 	for at, n := range seen {
-		c.must(n == 1, NoRepeat, at.task, "call %d.%d had its effect %d times", at.message, at.block, n)
+		c.require(n == 1, NoRepeat, at.task, "call %d.%d had its effect %d times", at.message, at.block, n)
 	}
 	for _, t := range c.Tasks {
 		for _, m := range c.Transcripts[t.GetId()] {
@@ -351,8 +350,8 @@ func (c *inquiry) effects() {
 					continue
 				}
 				for _, r := range c.results(t.GetId(), m.GetOrdinal()) {
-					did := seen[call{t.GetId(), ref{m.GetOrdinal(), int32(i)}}]
-					c.must(int(r.GetBlock()) != i || r.GetIsError() || did == 1, NoRepeat, t.GetId(),
+					did := seen[call{t.GetId(), callRef{m.GetOrdinal(), int32(i)}}]
+					c.require(int(r.GetBlock()) != i || r.GetIsError() || did == 1, NoRepeat, t.GetId(),
 						"call %d.%d says that it had its effect, which it had %d times", m.GetOrdinal(), i, did)
 				}
 			}

@@ -34,7 +34,7 @@ func TestSeededBugs(t *testing.T) {
 	t.Parallel()
 	calm, found := record(t, false), record(t, true)
 	for shape, e := range found.evidence {
-		e.Undisturbed = chaos.CourseOf(calm.evidence[shape])
+		e.Undisturbed = chaos.TrajectoryOf(calm.evidence[shape])
 	}
 	for _, d := range slices.Concat(damagesOfLog(), damagesOfWork(), damagesOfClients(), damagesOfWitnesses()) {
 		t.Run(d.name, func(t *testing.T) {
@@ -277,16 +277,16 @@ func damagesOfWork() []damage {
 		}},
 		{"model asked three times for one lost attempt", "wide", chaos.OneRepeat, func(f *file) {
 			// Two more than there were, and one lost attempt to excuse one of them.
-			r := f.Records[f.kind(chaos.Asked)]
+			r := f.Records[f.kind(chaos.ModelCalled)]
 			i := f.event(func(e *pb.Event) bool { return e.GetTaskId() == r.Task && e.GetDispatched() != nil })
 			f.insert(i+1, &pb.Event{TaskId: r.Task, Run: 1, Kind: &pb.Event_Ready{Ready: &pb.TaskReady{
 				Cause: pb.ReadyCause_READY_CAUSE_REDELIVERED,
 			}}})
 			for range 2 {
-				f.again(f.kind(chaos.Asked), func(*chaos.Record) {})
+				f.again(f.kind(chaos.ModelCalled), func(*chaos.Record) {})
 			}
 		}},
-		{"transcript is not the script's", "noting", chaos.SameCourse, func(f *file) {
+		{"transcript is not the script's", "noting", chaos.SameTrajectory, func(f *file) {
 			f.Transcripts[f.Session.GetRootTaskId()][1].Blocks[0].GetToolUse().InputJson = `{}`
 		}},
 	}
@@ -299,10 +299,10 @@ func damagesOfClients() []damage {
 			f.again(f.kind(chaos.Launched), func(r *chaos.Record) { r.Task, r.Key = "another", "another" })
 		}},
 		{"message lost", "wide", chaos.Acknowledged, func(f *file) {
-			f.Records[f.kind(chaos.Said)].Key = "hello, nobody heard this"
+			f.Records[f.kind(chaos.MessageSent)].Key = "hello, nobody heard this"
 		}},
 		{"message heard twice", "wide", chaos.KeysHold, func(f *file) {
-			r := f.Records[f.kind(chaos.Said)]
+			r := f.Records[f.kind(chaos.MessageSent)]
 			heard := f.Transcripts[r.Task]
 			i := slices.IndexFunc(heard, func(m *pb.Message) bool { return m.GetBlocks()[0].GetText().GetText() == r.Key })
 			f.Transcripts[r.Task] = append(heard, heard[i])

@@ -1,23 +1,19 @@
-// Package chaos shows by figures that each run has exactly one result, whatever
-// dies meanwhile.
+// Package chaos tests that each run has exactly one result, whatever process dies meanwhile.
 //
-// A campaign starts a whole installation as processes, with a [Link] of ours in
-// every connection between them, loads it with small trees, and breaks things on
-// a schedule that follows from a seed. A safety campaign breaks much and asks
-// only that nothing untrue was ever said; a liveness campaign breaks a bounded
-// number of things and asks that everything ends. The two are never mixed.
+// A campaign starts a whole installation as separate processes, with a [Link] in each
+// connection between them. It loads the installation with small trees and injects faults on a
+// schedule that follows from a seed. A safety campaign injects many faults and requires only
+// that nothing false was ever acknowledged. A liveness campaign injects a bounded number of
+// faults and requires that everything ends. The two are never mixed.
 //
-// What was acknowledged is written down outside of the database: a [Witness] in
-// each worker records every answer that the worker sees, every model call that
-// it makes and every effect of a tool, and the clients record what they were
-// told; a [Log] survives the process that writes it. A database that loses a
-// commit would lose the evidence of it too.
+// Acknowledgements are recorded outside of the database. A [Witness] in each worker records
+// every answer that the worker receives, every model call and every effect of a tool. The
+// clients record what they were answered. A [Log] survives the process that writes it. Evidence
+// in the database would be lost together with a lost commit.
 //
-// [Check] holds what the system says of a session, collected over the API by
-// [Collect], against these records. It is pure, and is itself tested: sound
-// evidence from a real run is damaged in about twenty ways, each of which it has
-// to name.
+// [Check] compares the state of a session, which a [Collector] reads over the API, with these
+// records. It is pure, and has tests of its own: they damage sound evidence from a real run in
+// about twenty ways, and Check must name each of them.
 //
-// The campaign has the build tag chaos (make chaos); the rest is tested with
-// everything else.
+// The campaign has the build tag chaos (make chaos). The other tests run with all others.
 package chaos

@@ -14,26 +14,26 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// Evidence is all that is known of one session: what the system says, and what
-// was recorded outside of it.
+// Evidence is all that is known about one session: the state that the system reports, and the
+// external records.
 type Evidence struct {
 	ID          string
-	Session     *pb.Session // nil: the system knows no such session
+	Session     *pb.Session // nil: the system does not know the session
 	Tasks       []*pb.Task
 	Events      []*pb.Event
 	Transcripts map[string][]*pb.Message // by task
 	Diagnosed   []*pb.Violation
 	Records     []Record
 
-	// Quiet says that nothing was under way: all has ended, or should have.
+	// Quiet says that everything has ended, or should have.
 	Quiet bool
-	// Calm says that nothing was broken while it ran: who was told something heard it.
+	// Calm says that no fault was injected, so every answer was received.
 	Calm bool
-	// Limits are the caps that the session was opened with.
+	// Limits are the caps of the session.
 	Limits tree.Limits
-	// Undisturbed is how a session of the same shape went when nothing was broken;
-	// nil if there is nothing to compare with.
-	Undisturbed *Course
+	// Undisturbed is the trajectory of the same session without faults; nil: there is none to
+	// compare with.
+	Undisturbed *Trajectory
 }
 
 // Collector reads evidence over the API.
@@ -44,7 +44,7 @@ type Collector struct {
 	Limits   tree.Limits
 }
 
-// NewCollector reads over a connection.
+// NewCollector returns a collector that uses a connection.
 func NewCollector(conn grpc.ClientConnInterface, limits tree.Limits) *Collector {
 	return &Collector{
 		Sessions: pb.NewSessionServiceClient(conn), Tasks: pb.NewTaskServiceClient(conn),
@@ -52,13 +52,13 @@ func NewCollector(conn grpc.ClientConnInterface, limits tree.Limits) *Collector 
 	}
 }
 
-// looksAtMost is how often a session may change while it is read.
-const looksAtMost = 20
+// maxReads is how often a session is read until it does not change meanwhile.
+const maxReads = 20
 
-// Collect reads a session as it was at one moment: it looks again if something
-// happened meanwhile.
+// Collect reads a consistent state of a session. It reads again if there was an event
+// meanwhile.
 func (c *Collector) Collect(ctx context.Context, id string) (*Evidence, error) {
-	for range looksAtMost {
+	for range maxReads {
 		before, err := c.Sessions.GetSession(ctx, &pb.GetSessionRequest{SessionId: id})
 		if status.Code(err) == codes.NotFound {
 			return &Evidence{ID: id, Limits: c.Limits}, nil
@@ -105,8 +105,8 @@ func (c *Collector) read(ctx context.Context, e *Evidence) error {
 	return nil
 }
 
-// events reads the log up to the last event there was. A watch does not end by
-// itself while the session is busy, so it is ended here.
+// events reads the log up to the last event. A watch of a busy session does not end on its own,
+// so it is cancelled here.
 func (c *Collector) events(ctx context.Context, e *Evidence) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -125,7 +125,7 @@ func (c *Collector) events(ctx context.Context, e *Evidence) error {
 	return nil
 }
 
-// pageSize is how many tasks are read at once.
+// pageSize is how many tasks are listed at once.
 const pageSize = 1000
 
 func (c *Collector) tasks(ctx context.Context, e *Evidence) error {
@@ -160,7 +160,7 @@ func (c *Collector) transcript(ctx context.Context, session, task string) ([]*pb
 	}
 }
 
-// BySession sorts records by the session that they are about.
+// BySession groups records by session.
 func BySession(records []Record) map[string][]Record {
 	sorted := map[string][]Record{}
 	for _, r := range records {

@@ -7,30 +7,30 @@ import (
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 )
 
-// Figures is how much a campaign has looked at.
+// Figures are the totals of a campaign.
 type Figures struct {
 	Sessions, Tasks, Runs, Events int
-	Attempts, Redelivered         int // deliveries; how many of them were lost
+	Attempts, Redelivered         int // deliveries; those that were lost
 	Poisoned, Cancelled           int // runs that ended so
-	MadeWay                       int // attempts that ended for want of budget for one more call
-	Asked, Repeated               int // model calls; how many of them for a second time
+	MadeWay                       int // attempts that ended because the budget did not allow another call
+	Asked, Repeated               int // model calls; those that were repeated
 	Effects                       int
-	Acknowledged                  int // answers that workers and clients recorded
-	Watched                       int // events that clients compared
+	Acknowledged                  int // answers recorded by workers and clients
+	Watched                       int // events compared by clients
 	Refused                       int // attempts that were told that they are over
-	Reattached                    int // times that an attempt went on over another stream
+	Reattached                    int // attempts that continued over another stream
 }
 
-// Add counts a session.
+// Add adds a session.
 func (f *Figures) Add(e *Evidence) {
-	p := recount(e.Events)
+	p := historyOf(e.Events)
 	f.Sessions++
 	f.Tasks += len(e.Tasks)
 	f.Events += len(e.Events)
 	for _, l := range p.order {
 		f.Runs += len(l.started)
 		f.Attempts += len(l.deliveries)
-		f.Redelivered += l.lost()
+		f.Redelivered += l.lostAttempts()
 		f.MadeWay += l.madeWay
 		for _, r := range l.results {
 			switch {
@@ -41,11 +41,11 @@ func (f *Figures) Add(e *Evidence) {
 			}
 		}
 	}
-	asked := map[token]bool{}
+	asked := map[attemptID]bool{}
 	for _, r := range e.Records {
 		switch r.Kind {
-		case Asked:
-			at := token{task: r.Task, epoch: int64(r.Ordinal)}
+		case ModelCalled:
+			at := attemptID{task: r.Task, epoch: int64(r.Ordinal)}
 			if asked[at] {
 				f.Repeated++
 			}
@@ -74,11 +74,11 @@ func (f Figures) String() string {
 		f.Attempts, f.Redelivered, f.Refused, f.Reattached, f.MadeWay, f.Asked, f.Repeated, f.Effects, f.Acknowledged, f.Watched)
 }
 
-// Redeliveries says how long runs waited to be offered again after the process of
-// their worker was ended from outside; killed says when that was, if it was.
+// Redeliveries returns how long runs waited for the next offer after the process of their
+// worker was killed. killed returns when a worker was killed, if it was.
 func Redeliveries(e *Evidence, killed func(worker string) (time.Time, bool)) []time.Duration {
 	var out []time.Duration
-	for _, l := range recount(e.Events).order {
+	for _, l := range historyOf(e.Events).order {
 		for _, d := range l.deliveries {
 			at, ok := killed(d.worker)
 			if ok && d.end.GetReady() != nil && d.end.GetTime().AsTime().After(at) {

@@ -11,93 +11,91 @@ import (
 	"time"
 )
 
-// Direction is one of the two ways through a link.
+// Direction is a direction of a link.
 type Direction int
 
 // The directions.
 const (
-	Up   Direction = iota // from the one who dialled
-	Down                  // to the one who dialled
+	Up   Direction = iota // from the dialling side
+	Down                  // to the dialling side
 )
 
-// Weather is what a link does to the bytes that pass. The zero value is fair.
-// Like a network, a link never loses a part of what it delivers later: bytes come
-// late, or the connection breaks.
-type Weather struct {
-	Delay time.Duration // each piece is late by this
-	Rate  int           // bytes a second in each direction; 0: no bound
-	Block [2]bool       // nothing gets through in a direction until the weather changes
-	Cut   int64         // each connection breaks after so many more bytes; 0: never
+// Conditions are the network conditions of a link. The zero value is a perfect network. A link
+// never drops part of a stream, as TCP does not: bytes are delayed, or the connection breaks.
+type Conditions struct {
+	Delay time.Duration // latency of each piece
+	Rate  int           // bytes per second in each direction; 0: unlimited
+	Block [2]bool       // blocks a direction until the conditions change
+	Cut   int64         // each connection breaks after this many more bytes; 0: never
 }
 
-// BlackHole is the weather in which connections are taken and nothing passes.
-func BlackHole() Weather { return Weather{Block: [2]bool{true, true}} }
+// BlackHole returns conditions in which connections are accepted and nothing passes.
+func BlackHole() Conditions { return Conditions{Block: [2]bool{true, true}} }
 
-// Link is a TCP proxy in one connection of the installation. Its methods may be
-// called at once.
+// Link is a TCP proxy in one connection of the installation. It is safe for concurrent use.
 type Link struct {
 	target   string
 	listener net.Listener
 	pumps    sync.WaitGroup
 
-	mu      sync.Mutex
-	weather Weather
-	changed chan struct{} // closed when the weather changes
-	conns   map[*passage]struct{}
-	closed  bool
+	mu         sync.Mutex
+	conditions Conditions
+	changed    chan struct{} // closed when the conditions change
+	conns      map[*proxiedConn]struct{}
+	closed     bool
 }
 
-// passage is one connection through a link.
-type passage struct {
+// proxiedConn is one connection through a link.
+type proxiedConn struct {
 	near, far net.Conn
 	ended     chan struct{}
-	end       sync.Once
-	left      int64 // bytes until it breaks; 0: it does not; guarded by the link
-	hushed    bool  // nothing gets through any more; guarded by the link
+	endOnce   sync.Once
+	bytesLeft int64 // bytes until it breaks; 0: never; guarded by the link's mutex
+	silenced  bool  // blocked for ever; guarded by the link's mutex
 }
 
-// OpenLink listens on a free port and passes connections on to a target.
+// OpenLink listens on a free port and forwards connections to a target.
 func OpenLink(ctx context.Context, target string) (*Link, error) {
 	var config net.ListenConfig
 	listener, err := config.Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("opening a link to %s: %w", target, err)
 	}
-	l := &Link{target: target, listener: listener, changed: make(chan struct{}), conns: map[*passage]struct{}{}}
+	l := &Link{target: target, listener: listener, changed: make(chan struct{}), conns: map[*proxiedConn]struct{}{}}
 	l.pumps.Go(l.accept)
 	return l, nil
 }
 
-// Addr is where to dial.
+// Addr returns the address to dial.
 func (l *Link) Addr() string { return l.listener.Addr().String() }
 
-// Set changes the weather, also for the connections there are.
-func (l *Link) Set(w Weather) {
+// Set changes the conditions, also for existing connections.
+func (l *Link) Set(w Conditions) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.weather = w
+	l.conditions = w
 	for p := range l.conns {
-		p.left = w.Cut
+		p.bytesLeft = w.Cut
 	}
 	close(l.changed)
 	l.changed = make(chan struct{})
 }
 
-// Cut breaks all connections there are and says how many.
-func (l *Link) Cut() int { return l.each((*passage).close) }
+// Cut breaks all connections and returns their number.
+func (l *Link) Cut() int { return l.each((*proxiedConn).close) }
 
-// Hush lets nothing through the connections there are, as if the other side were gone without a
-// word. Those that come later are not affected.
-func (l *Link) Hush() int {
-	return l.each(func(p *passage) {
+// Silence blocks the existing connections for ever, as if the peer had disappeared, and returns
+// their number. Later connections are not affected.
+func (l *Link) Silence() int {
+	return l.each(func(p *proxiedConn) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		p.hushed = true
+		p.silenced = true
 	})
 }
 
-// each does something to all connections there are and says how many.
-func (l *Link) each(do func(*passage)) int {
+// each calls do for all connections and returns their number.
+func (l *Link) each(do func(*proxiedConn)) int {
 	l.mu.Lock()
 	conns := slices.Collect(maps.Keys(l.conns))
 	l.mu.Unlock()
@@ -107,7 +105,7 @@ func (l *Link) each(do func(*passage)) int {
 	return len(conns)
 }
 
-// Close breaks everything and waits until nothing is left.
+// Close breaks everything and waits for all goroutines.
 func (l *Link) Close() error {
 	l.mu.Lock()
 	l.closed = true
@@ -124,37 +122,36 @@ func (l *Link) accept() {
 		if err != nil {
 			return
 		}
-		l.pumps.Go(func() { l.pass(near) })
+		l.pumps.Go(func() { l.proxy(near) })
 	}
 }
 
-// dialPatience bounds how long a link tries to reach its target; all of them are
-// on this machine.
-const dialPatience = 2 * time.Second
+// dialTimeout bounds the dialling of the target, which is on this machine.
+const dialTimeout = 2 * time.Second
 
-// pass carries one connection until one of its sides ends it.
-func (l *Link) pass(near net.Conn) {
-	p := &passage{near: near, ended: make(chan struct{})}
-	if !l.join(p) {
+// proxy carries one connection until either side ends it.
+func (l *Link) proxy(near net.Conn) {
+	p := &proxiedConn{near: near, ended: make(chan struct{})}
+	if !l.register(p) {
 		p.close()
 		return
 	}
-	defer l.leave(p)
-	if !l.clear(p, Up) {
+	defer l.unregister(p)
+	if !l.waitOpen(p, Up) {
 		p.close()
 		return
 	}
-	far, err := net.DialTimeout("tcp", l.target, dialPatience)
+	far, err := net.DialTimeout("tcp", l.target, dialTimeout)
 	if err != nil {
-		p.close() // the target is down, and so is the connection
+		p.close() // the target is down, so the connection ends
 		return
 	}
 	l.mu.Lock()
 	p.far = far
 	l.mu.Unlock()
 	select {
-	case <-p.ended: // closed while it was dialled
-		shut(far)
+	case <-p.ended: // closed during the dial
+		closeQuietly(far)
 		return
 	default:
 	}
@@ -162,50 +159,50 @@ func (l *Link) pass(near net.Conn) {
 	pumps.Go(func() { l.pump(p, near, far, Up) })
 	pumps.Go(func() { l.pump(p, far, near, Down) })
 	pumps.Wait()
-	shut(far)
+	closeQuietly(far)
 }
 
-func (l *Link) join(p *passage) bool {
+func (l *Link) register(p *proxiedConn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	p.left = l.weather.Cut
+	p.bytesLeft = l.conditions.Cut
 	l.conns[p] = struct{}{}
 	return !l.closed
 }
 
-func (l *Link) leave(p *passage) {
+func (l *Link) unregister(p *proxiedConn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.conns, p)
 }
 
-func (p *passage) close() {
-	p.end.Do(func() {
+func (p *proxiedConn) close() {
+	p.endOnce.Do(func() {
 		close(p.ended)
-		shut(p.near)
+		closeQuietly(p.near)
 	})
 }
 
-// shut closes a connection that has nothing left to lose.
-func shut(c io.Closer) { c.Close() }
+// closeQuietly closes a connection whose errors do not matter.
+func closeQuietly(c io.Closer) { c.Close() }
 
-// pumpBytes is how much passes at once.
+// pumpBytes is the buffer size.
 const pumpBytes = 16 << 10
 
-// pump carries bytes one way. The end of one way is the end of the connection:
-// nobody here speaks over half-closed ones.
-func (l *Link) pump(p *passage, from, to net.Conn, way Direction) {
+// pump copies one direction. The end of one direction ends the connection: no protocol here
+// uses half-closed connections.
+func (l *Link) pump(p *proxiedConn, from, to net.Conn, way Direction) {
 	defer func() {
 		p.close()
-		shut(from)
-		shut(to)
+		closeQuietly(from)
+		closeQuietly(to)
 	}()
 	buf := make([]byte, pumpBytes)
 	for {
 		n, err := from.Read(buf)
 		if n > 0 {
-			pass, whole := l.share(p, n)
-			if !l.clear(p, way) || !l.late(p, n) {
+			pass, whole := l.allowance(p, n)
+			if !l.waitOpen(p, way) || !l.waitDelay(p, n) {
 				return
 			}
 			if _, err := to.Write(buf[:pass]); err != nil || !whole {
@@ -218,26 +215,26 @@ func (l *Link) pump(p *passage, from, to net.Conn, way Direction) {
 	}
 }
 
-// share says how many of n bytes may pass before the connection breaks.
-func (l *Link) share(p *passage, n int) (pass int, whole bool) {
+// allowance returns how many of n bytes may pass before the connection breaks.
+func (l *Link) allowance(p *proxiedConn, n int) (pass int, whole bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
-	case p.left == 0:
+	case p.bytesLeft == 0:
 		return n, true
-	case int64(n) < p.left:
-		p.left -= int64(n)
+	case int64(n) < p.bytesLeft:
+		p.bytesLeft -= int64(n)
 		return n, true
 	}
-	return int(p.left), false
+	return int(p.bytesLeft), false
 }
 
-// clear waits until a direction is open. It reports false if the connection has
+// waitOpen waits until a direction is not blocked. It returns false if the connection has
 // ended.
-func (l *Link) clear(p *passage, way Direction) bool {
+func (l *Link) waitOpen(p *proxiedConn, way Direction) bool {
 	for {
 		l.mu.Lock()
-		blocked, changed := p.hushed || l.weather.Block[way], l.changed
+		blocked, changed := p.silenced || l.conditions.Block[way], l.changed
 		l.mu.Unlock()
 		if !blocked {
 			return true
@@ -250,12 +247,12 @@ func (l *Link) clear(p *passage, way Direction) bool {
 	}
 }
 
-// late waits as long as n bytes take. It reports false if the connection has ended.
-func (l *Link) late(p *passage, n int) bool {
+// waitDelay waits for the latency of n bytes. It returns false if the connection has ended.
+func (l *Link) waitDelay(p *proxiedConn, n int) bool {
 	l.mu.Lock()
-	wait := l.weather.Delay
-	if l.weather.Rate > 0 {
-		wait += time.Duration(n) * time.Second / time.Duration(l.weather.Rate)
+	wait := l.conditions.Delay
+	if l.conditions.Rate > 0 {
+		wait += time.Duration(n) * time.Second / time.Duration(l.conditions.Rate)
 	}
 	l.mu.Unlock()
 	if wait == 0 {

@@ -85,7 +85,7 @@ func TestHushedLink(t *testing.T) {
 	if got, err := hear(t, before, "before", 6); err != nil || got != "before" {
 		t.Fatal(got, err)
 	}
-	if n := link.Hush(); n != 1 {
+	if n := link.Silence(); n != 1 {
 		t.Errorf("%d connections were hushed", n)
 	}
 	if _, err := io.WriteString(before, "anybody?"); err != nil {
@@ -121,7 +121,7 @@ func TestCutLinkBreaksItsConnections(t *testing.T) {
 func TestLinkBreaksAfterSomeBytes(t *testing.T) {
 	t.Parallel()
 	link := echo(t)
-	link.Set(chaos.Weather{Cut: 7}) // of both directions together: five and two
+	link.Set(chaos.Conditions{Cut: 7}) // of both directions together: five and two
 	if got, err := hear(t, dial(t, link), "hello", 5); got != "he" || err == nil {
 		t.Errorf("it said %q, %v", got, err)
 	}
@@ -147,7 +147,7 @@ func TestBlackHoleHoldsBytesBack(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	link.Set(chaos.Weather{})
+	link.Set(chaos.Conditions{})
 	for _, conn := range []net.Conn{old, late} {
 		if got, err := hear(t, conn, "c", 2); got != "bc" {
 			t.Errorf("when it had cleared up it said %q, %v", got, err)
@@ -159,7 +159,7 @@ func TestLinkIsLate(t *testing.T) {
 	t.Parallel()
 	link := echo(t)
 	conn := dial(t, link)
-	for _, w := range []chaos.Weather{{Delay: 30 * time.Millisecond}, {Rate: 100}} {
+	for _, w := range []chaos.Conditions{{Delay: 30 * time.Millisecond}, {Rate: 100}} {
 		link.Set(w)
 		began := time.Now()
 		if _, err := hear(t, conn, "abc", 3); err != nil {
@@ -179,7 +179,7 @@ func TestLogSurvivesItsWriter(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := log.Add(chaos.Record{Kind: chaos.Asked, By: by}); err != nil {
+		if err := log.Add(chaos.Record{Kind: chaos.ModelCalled, By: by}); err != nil {
 			t.Fatal(err)
 		}
 		if err := log.Close(); err != nil {

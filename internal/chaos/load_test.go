@@ -253,7 +253,7 @@ func (t *tree) say(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		return t.log.Add(chaos.Record{Kind: chaos.Said, Session: t.session, Task: resp.GetTask().GetId(), Key: text})
+		return t.log.Add(chaos.Record{Kind: chaos.MessageSent, Session: t.session, Task: resp.GetTask().GetId(), Key: text})
 	})
 }
 

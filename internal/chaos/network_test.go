@@ -42,7 +42,7 @@ func cut(name string, of pick) fault {
 }
 
 // spell gives a link some weather for some time, unless another fault has it.
-func spell(name string, of pick, low, high time.Duration, w func(*rand.Rand) chaos.Weather) fault {
+func spell(name string, of pick, low, high time.Duration, w func(*rand.Rand) chaos.Conditions) fault {
 	return fault{name: name, do: func(ctx context.Context, c *cluster, rng *rand.Rand) error {
 		l := of(c, rng)
 		for !c.take(l) {
@@ -54,27 +54,27 @@ func spell(name string, of pick, low, high time.Duration, w func(*rand.Rand) cha
 		defer c.give(l)
 		l.Set(w(rng))
 		pause(ctx, between(rng, low, high))
-		l.Set(chaos.Weather{})
+		l.Set(chaos.Conditions{})
 		return nil
 	}}
 }
 
 // The weathers.
 
-func hole(*rand.Rand) chaos.Weather { return chaos.BlackHole() }
+func hole(*rand.Rand) chaos.Conditions { return chaos.BlackHole() }
 
-func oneWay(rng *rand.Rand) (w chaos.Weather) {
+func oneWay(rng *rand.Rand) (w chaos.Conditions) {
 	w.Block[rng.IntN(2)] = true
 	return w
 }
 
-func late(rng *rand.Rand) chaos.Weather {
-	return chaos.Weather{Delay: between(rng, 5*time.Millisecond, 80*time.Millisecond)}
+func late(rng *rand.Rand) chaos.Conditions {
+	return chaos.Conditions{Delay: between(rng, 5*time.Millisecond, 80*time.Millisecond)}
 }
 
-func slow(rng *rand.Rand) chaos.Weather { return chaos.Weather{Rate: 4_000 + rng.IntN(60_000)} }
+func slow(rng *rand.Rand) chaos.Conditions { return chaos.Conditions{Rate: 4_000 + rng.IntN(60_000)} }
 
-func midway(rng *rand.Rand) chaos.Weather { return chaos.Weather{Cut: 1 + rng.Int64N(20_000)} }
+func midway(rng *rand.Rand) chaos.Conditions { return chaos.Conditions{Cut: 1 + rng.Int64N(20_000)} }
 
 // How long a spell lasts, about.
 const (
@@ -115,7 +115,7 @@ func ofPostgres() []fault {
 		cut("orchestrator cut from PostgreSQL", orchestratorsPostgres),
 		{name: "orchestrator's connections to PostgreSQL fall silent", long: true, do: func(ctx context.Context, c *cluster, rng *rand.Rand) error {
 			l := orchestratorsPostgres(c, rng)
-			l.Hush()
+			l.Silence()
 			pause(ctx, between(rng, 4*second, 8*second))
 			l.Cut() // or the server would keep those that nobody uses any more
 			return nil

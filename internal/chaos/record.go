@@ -12,34 +12,34 @@ import (
 	"time"
 )
 
-// Kind says what a record tells of.
+// Kind is the kind of a record.
 type Kind string
 
-// What workers record.
+// Recorded by workers.
 const (
-	Granted    Kind = "granted"    // a claim was granted: Run, Epoch, Nonce
-	Appended   Kind = "appended"   // an assistant message was stored: Ordinal, Digest
-	Closed     Kind = "closed"     // a call's result was stored: Ordinal, Block, Digest
-	Spawned    Kind = "spawned"    // children were stored: Ordinal, Blocks
-	ParkedAt   Kind = "parked"     // the run was parked; Digest if an answer was stored with it
-	Ended      Kind = "ended"      // the run was ended: State, Digest of the answer
-	Lost       Kind = "lost"       // the attempt was told that it is over
-	Reattached Kind = "reattached" // the attempt goes on over another stream
-	Asked      Kind = "asked"      // a model call was begun: Ordinal of the last message it was shown
-	Effect     Kind = "effect"     // a tool left its mark: Ordinal of the message before its call, Block
+	Granted     Kind = "granted"    // a claim was granted: Run, Epoch, Nonce
+	Appended    Kind = "appended"   // an assistant message was stored: Ordinal, Digest
+	Closed      Kind = "closed"     // a call's result was stored: Ordinal, Block, Digest
+	Spawned     Kind = "spawned"    // children were stored: Ordinal, Blocks
+	ParkedAt    Kind = "parked"     // the run was parked; Digest if an answer was stored with it
+	Ended       Kind = "ended"      // the run ended: State, Digest of the answer
+	Lost        Kind = "lost"       // the attempt was told that it is over
+	Reattached  Kind = "reattached" // the attempt continues over another stream
+	ModelCalled Kind = "asked"      // a model call started: Ordinal of the last message in the request
+	Effect      Kind = "effect"     // a tool had its effect: Ordinal of the message before its call, Block
 )
 
-// What clients record.
+// Recorded by clients.
 const (
-	Created   Kind = "created"   // a session was opened: Key
-	Said      Kind = "said"      // a message was taken: Key, which is its text
-	Launched  Kind = "launched"  // a task was started: Key, which is its description; Notify
-	Cancelled Kind = "cancelled" // a cancel was acknowledged: Task, Began, At; After is the last event that was seen before
-	Watched   Kind = "watched"   // events were seen: After, Digests
+	Created     Kind = "created"   // a session was opened: Key
+	MessageSent Kind = "said"      // a message was accepted: Key, which is its text
+	Launched    Kind = "launched"  // a task was started: Key, which is its description; Notify
+	Cancelled   Kind = "cancelled" // a cancel was acknowledged: Task, Began, At; After is the last event seen before
+	Watched     Kind = "watched"   // events were seen: After, Digests
 )
 
-// Record is a line of a log: something that was acknowledged to somebody, or
-// that somebody did. Which fields are set depends on the kind.
+// Record is one line of a log: something that was acknowledged or done. The kind determines
+// which fields are set.
 type Record struct {
 	Kind    Kind      `json:"kind"`
 	At      time.Time `json:"at"`
@@ -62,15 +62,15 @@ type Record struct {
 	Digests []string  `json:"digests,omitempty"`
 }
 
-// Log is an append-only file of records. A record is one write of a whole line,
-// so what was added survives the death of the process at any later moment. Its
-// methods may be called at once.
+// Log is an append-only file of records. Each record is one write of a whole line, so a record
+// that was added survives the death of the process at any later moment. It is safe for
+// concurrent use.
 type Log struct {
 	mu   sync.Mutex
 	file *os.File
 }
 
-// OpenLog opens a log, or makes it, to add records at its end.
+// OpenLog opens or creates a log, for appending.
 func OpenLog(path string) (*Log, error) {
 	file, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -79,8 +79,7 @@ func OpenLog(path string) (*Log, error) {
 	return &Log{file: file}, nil
 }
 
-// Add writes a record down. An error means that evidence is missing from now on:
-// whoever records has to stop.
+// Add writes a record. After an error, evidence is missing, so the caller must stop.
 func (l *Log) Add(r Record) error {
 	if r.At.IsZero() {
 		r.At = time.Now()
@@ -100,7 +99,7 @@ func (l *Log) Add(r Record) error {
 // Close closes the file.
 func (l *Log) Close() error { return l.file.Close() }
 
-// ReadLogs reads all logs of a directory (*.log).
+// ReadLogs reads all logs (*.log) of a directory.
 func ReadLogs(dir string) ([]Record, error) {
 	paths, err := filepath.Glob(filepath.Join(dir, "*.log"))
 	if err != nil {
@@ -128,8 +127,8 @@ func readLog(path string, all []Record) (_ []Record, err error) {
 		case errors.Is(err, io.EOF) && len(line) == 0:
 			return all, nil
 		case err != nil:
-			// A line without its end was cut by the death of its writer, which then
-			// acted on nothing that it says; but each line is one write.
+			// An incomplete line would mean that the writer died while writing. It has then not
+			// acted on the record. But each line is one write.
 			return nil, fmt.Errorf("reading line %d of %s: %w", n, path, err)
 		}
 		var r Record

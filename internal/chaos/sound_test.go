@@ -63,7 +63,7 @@ func record(t *testing.T, disturb bool) *recorded {
 		house.cutInTheMiddle(crowd, done)
 	}
 	<-done
-	if err := house.witness.Rest(t.Context()); err != nil {
+	if err := house.witness.WaitIdle(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	out := &recorded{evidence: map[string]*chaos.Evidence{}}
@@ -180,7 +180,7 @@ func TestSoundEvidence(t *testing.T) {
 	calm, found := record(t, false), record(t, true)
 	var figures chaos.Figures
 	for shape, e := range found.evidence {
-		e.Undisturbed = chaos.CourseOf(calm.evidence[shape])
+		e.Undisturbed = chaos.TrajectoryOf(calm.evidence[shape])
 		for _, v := range chaos.Check(e) {
 			t.Errorf("%s: %s", shape, v)
 		}

@@ -10,8 +10,8 @@ import (
 	"github.com/coppice-run/coppice/internal/wire"
 )
 
-// Streams gives an interceptor for a worker's connection that records each
-// acknowledgement before the worker sees it.
+// Streams returns an interceptor for a worker's connection. It records each acknowledgement
+// before the worker receives it.
 func (w *Witness) Streams() grpc.StreamClientInterceptor {
 	return func(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 		stream, err := open(ctx, desc, conn, method, opts...)
@@ -22,90 +22,89 @@ func (w *Witness) Streams() grpc.StreamClientInterceptor {
 	}
 }
 
-// token names an attempt, on whichever stream it is.
-type token struct {
+// attemptID identifies an attempt on any stream.
+type attemptID struct {
 	session, task string
 	epoch         int64
 	nonce         uint64
 }
 
-// attempt is what a worker has asked in an attempt and was not yet answered. One
-// goroutine sends, one receives.
+// attempt holds the unanswered requests of an attempt. One goroutine sends, one receives.
 type attempt struct {
-	token
-	mu      sync.Mutex
-	asked   map[int64]*pb.WorkRequest
-	granted bool
-	ordinal int32 // of the message whose calls are open
+	attemptID
+	mu           sync.Mutex
+	pending      map[int64]*pb.WorkRequest
+	granted      bool
+	callsOrdinal int32 // ordinal of the message whose calls are open
 }
 
-// witnessedStream is a worker's stream: requests are remembered, answers recorded.
+// witnessedStream is a worker's stream that remembers requests and records answers.
 type witnessedStream struct {
 	grpc.ClientStream
 	*Witness
 
-	mu sync.Mutex
-	on *attempt
+	mu    sync.Mutex
+	bound *attempt
 
-	offered uint64 // the nonce of the last offer of the slot; only the receiver looks at it
+	offeredNonce uint64 // nonce of the last offer of the slot; used only by the receiver
 }
 
 func (s *witnessedStream) SendMsg(m any) error {
 	if req, ok := m.(*pb.WorkRequest); ok {
-		s.asks(req)
+		s.recordRequest(req)
 	}
 	return s.ClientStream.SendMsg(m)
 }
 
-// asks remembers a request.
-func (s *witnessedStream) asks(req *pb.WorkRequest) {
+// recordRequest remembers a request.
+func (s *witnessedStream) recordRequest(req *pb.WorkRequest) {
 	switch k := req.GetKind().(type) {
 	case *pb.WorkRequest_Delta, *pb.WorkRequest_Heartbeat:
 		return
 	case *pb.WorkRequest_Reattach:
-		s.enter(token{k.Reattach.GetSessionId(), k.Reattach.GetTaskId(), k.Reattach.GetEpoch(), k.Reattach.GetNonce()})
+		s.bindAttempt(attemptID{k.Reattach.GetSessionId(), k.Reattach.GetTaskId(), k.Reattach.GetEpoch(), k.Reattach.GetNonce()})
 		return
 	case *pb.WorkRequest_Claim:
-		s.enter(token{k.Claim.GetSessionId(), k.Claim.GetTaskId(), k.Claim.GetEpoch(), k.Claim.GetNonce()})
+		s.bindAttempt(attemptID{k.Claim.GetSessionId(), k.Claim.GetTaskId(), k.Claim.GetEpoch(), k.Claim.GetNonce()})
 	}
 	if a := s.current(); a != nil {
 		a.mu.Lock()
-		a.asked[req.GetSeq()] = req
+		a.pending[req.GetSeq()] = req
 		a.mu.Unlock()
 	}
 }
 
-// enter makes an attempt the one on this stream; it may have been on another.
-func (s *witnessedStream) enter(t token) {
+// bindAttempt binds the stream to an attempt, which may have been on another stream.
+func (s *witnessedStream) bindAttempt(t attemptID) {
 	s.Witness.mu.Lock()
 	a := s.attempts[t]
 	if a == nil {
-		a = &attempt{token: t, asked: map[int64]*pb.WorkRequest{}, ordinal: s.said[t.task]}
+		a = &attempt{attemptID: t, pending: map[int64]*pb.WorkRequest{}, callsOrdinal: s.callsOrdinals[t.task]}
 		s.attempts[t] = a
 	}
 	s.Witness.mu.Unlock()
 	s.mu.Lock()
-	s.on = a
+	s.bound = a
 	s.mu.Unlock()
 }
 
 func (s *witnessedStream) current() *attempt {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.on
+	return s.bound
 }
 
-// leave forgets an attempt that is over.
-func (s *witnessedStream) leave(a *attempt) {
+// forgetAttempt removes an attempt that is over.
+func (s *witnessedStream) forgetAttempt(a *attempt) {
 	s.Witness.mu.Lock()
-	if delete(s.attempts, a.token); len(s.attempts) == 0 {
-		close(s.rests)
-		s.rests = make(chan struct{})
+	if delete(s.attempts, a.attemptID); len(s.attempts) == 0 {
+		close(s.idle)
+		s.idle = make(chan struct{})
 	}
 	s.Witness.mu.Unlock()
 	s.mu.Lock()
-	if s.on == a {
-		s.on = nil
+	if s.bound == a {
+		s.bound = nil
 	}
 	s.mu.Unlock()
 }
@@ -120,20 +119,20 @@ func (s *witnessedStream) RecvMsg(m any) error {
 	}
 	for r := range wire.SplitResponses(resp) {
 		if r.GetStoodDown() != nil {
-			s.given(r.GetGiven())
+			s.bindGivenRun(r.GetGiven())
 		} else if a := s.current(); a != nil {
-			s.answered(a, r)
+			s.recordResponse(a, r)
 		}
 	}
 	return nil
 }
 
-// answered records an answer together with what was asked.
-func (s *witnessedStream) answered(a *attempt, resp *pb.WorkResponse) {
+// recordResponse records an answer together with its request.
+func (s *witnessedStream) recordResponse(a *attempt, resp *pb.WorkResponse) {
 	r := Record{Session: a.session, Task: a.task, Epoch: a.epoch, Nonce: a.nonce, Seq: resp.GetSeq()}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	req := a.asked[resp.GetSeq()]
+	req := a.pending[resp.GetSeq()]
 	switch k := resp.GetKind().(type) {
 	case *pb.WorkResponse_Assignment:
 		a.granted, r.Kind, r.Run = true, Granted, k.Assignment.GetTask().GetRun()
@@ -141,79 +140,79 @@ func (s *witnessedStream) answered(a *attempt, resp *pb.WorkResponse) {
 	case *pb.WorkResponse_Transcript:
 		for _, m := range k.Transcript.GetMessages() {
 			if m.GetRole() == pb.Role_ROLE_ASSISTANT {
-				s.hears(a, m.GetOrdinal())
+				s.rememberCalls(a, m.GetOrdinal())
 			}
 		}
 	case *pb.WorkResponse_Reattached:
 		r.Kind, r.Seq = Reattached, k.Reattached.GetLastSeq()
 		s.add(r)
 	case *pb.WorkResponse_Refused:
-		if a.granted { // it wanted to go on, and it is over
+		if a.granted { // it wanted to continue, and is over
 			r.Kind = Lost
 			s.add(r)
 		}
-		s.leave(a)
+		s.forgetAttempt(a)
 	case *pb.WorkResponse_Lost:
 		r.Kind = Lost
 		s.add(r)
-		s.leave(a)
+		s.forgetAttempt(a)
 	case *pb.WorkResponse_Ack:
-		delete(a.asked, resp.GetSeq())
-		s.stored(a, r, req, k.Ack.GetOrdinal())
+		delete(a.pending, resp.GetSeq())
+		s.recordStored(a, r, req, k.Ack.GetOrdinal())
 	case *pb.WorkResponse_Parked:
 		r.Kind = ParkedAt
 		if answer := req.GetEnd().GetAnswer(); answer != nil {
-			r.Digest = said(answer)
+			r.Digest = messageDigest(answer)
 		}
 		s.add(r)
-		s.passOn(a, req, resp.GetGiven())
+		s.switchAttempt(a, req, resp.GetGiven())
 	case *pb.WorkResponse_Ended:
 		r.Kind, r.State = Ended, k.Ended.GetState().String()
 		if answer := req.GetEnd().GetAnswer(); answer != nil {
-			r.Digest = said(answer)
+			r.Digest = messageDigest(answer)
 		}
 		s.add(r)
-		s.passOn(a, req, resp.GetGiven())
+		s.switchAttempt(a, req, resp.GetGiven())
 	}
 }
 
-// passOn makes the attempt that has come with the end of another, if one has, that on this
-// stream, and forgets the one that is over.
-func (s *witnessedStream) passOn(a *attempt, req *pb.WorkRequest, given *pb.GivenRun) {
-	s.offered = req.GetTakes().GetNonce()
-	s.given(given)
-	s.leave(a)
+// switchAttempt replaces the attempt of the stream by the one that arrived with its end, if
+// any.
+func (s *witnessedStream) switchAttempt(a *attempt, req *pb.WorkRequest, given *pb.GivenRun) {
+	s.offeredNonce = req.GetTakes().GetNonce()
+	s.bindGivenRun(given)
+	s.forgetAttempt(a)
 }
 
-// given makes an attempt that the slot has got, if it has got one, that on this stream.
-func (s *witnessedStream) given(run *pb.GivenRun) {
+// bindGivenRun binds the stream to the run that the slot was given, if any.
+func (s *witnessedStream) bindGivenRun(run *pb.GivenRun) {
 	if run != nil {
-		s.enter(token{run.GetSessionId(), run.GetTaskId(), run.GetEpoch(), s.offered})
+		s.bindAttempt(attemptID{run.GetSessionId(), run.GetTaskId(), run.GetEpoch(), s.offeredNonce})
 	}
 }
 
-// hears remembers the last message in which a task has asked for calls: a worker is not
-// sent again what it has of a transcript.
-func (s *witnessedStream) hears(a *attempt, ordinal int32) {
-	a.ordinal = ordinal
+// rememberCalls remembers the last message of a task that contains calls. A worker is not sent
+// again the messages that it has.
+func (s *witnessedStream) rememberCalls(a *attempt, ordinal int32) {
+	a.callsOrdinal = ordinal
 	s.Witness.mu.Lock()
-	s.said[a.task] = ordinal
+	s.callsOrdinals[a.task] = ordinal
 	s.Witness.mu.Unlock()
 }
 
-// stored records that a request was stored.
-func (s *witnessedStream) stored(a *attempt, r Record, req *pb.WorkRequest, ordinal int32) {
+// recordStored records that a request was stored.
+func (s *witnessedStream) recordStored(a *attempt, r Record, req *pb.WorkRequest, ordinal int32) {
 	switch k := req.GetKind().(type) {
 	case *pb.WorkRequest_Append:
-		s.hears(a, ordinal)
-		r.Kind, r.Ordinal, r.Digest = Appended, ordinal, said(k.Append.GetMessage())
+		s.rememberCalls(a, ordinal)
+		r.Kind, r.Ordinal, r.Digest = Appended, ordinal, messageDigest(k.Append.GetMessage())
 	case *pb.WorkRequest_End:
-		r.Kind, r.Ordinal, r.Digest = Appended, ordinal, said(k.End.GetAnswer())
+		r.Kind, r.Ordinal, r.Digest = Appended, ordinal, messageDigest(k.End.GetAnswer())
 	case *pb.WorkRequest_CallClose:
-		r.Kind, r.Ordinal = Closed, a.ordinal
-		r.Block, r.Digest = k.CallClose.GetResult().GetBlock(), result(k.CallClose.GetResult())
+		r.Kind, r.Ordinal = Closed, a.callsOrdinal
+		r.Block, r.Digest = k.CallClose.GetResult().GetBlock(), resultDigest(k.CallClose.GetResult())
 	case *pb.WorkRequest_Spawn:
-		r.Kind, r.Ordinal = Spawned, a.ordinal
+		r.Kind, r.Ordinal = Spawned, a.callsOrdinal
 		for _, c := range k.Spawn.GetChildren() {
 			r.Blocks = append(r.Blocks, c.GetBlock())
 		}

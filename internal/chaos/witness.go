@@ -19,28 +19,28 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// Witness records what a worker is told and what it does. It is wrapped around
-// what the worker is made of, so the worker itself knows nothing of it.
+// Witness records what a worker receives and does. It wraps the parts of the worker, so the
+// worker does not know about it.
 type Witness struct {
-	log *Log
-	by  string
+	log  *Log
+	name string
 
-	mu       sync.Mutex
-	attempts map[token]*attempt
-	rests    chan struct{}    // closed when none is left
-	said     map[string]int32 // by task: the ordinal of the last message that asked for calls
+	mu            sync.Mutex
+	attempts      map[attemptID]*attempt
+	idle          chan struct{}    // closed when no attempt is left
+	callsOrdinals map[string]int32 // by task: the ordinal of the last message with calls
 }
 
-// NewWitness makes a witness that writes to a log, under a name.
+// NewWitness returns a witness that writes to a log under a name.
 func NewWitness(log *Log, by string) *Witness {
-	return &Witness{log: log, by: by, attempts: map[token]*attempt{}, rests: make(chan struct{}), said: map[string]int32{}}
+	return &Witness{log: log, name: by, attempts: map[attemptID]*attempt{}, idle: make(chan struct{}), callsOrdinals: map[string]int32{}}
 }
 
-// Rest waits until the worker has been told the end of each attempt: a client may see it
-// before.
-func (w *Witness) Rest(ctx context.Context) error {
+// WaitIdle waits until the worker knows the end of each attempt. Clients may see the end
+// earlier.
+func (w *Witness) WaitIdle(ctx context.Context) error {
 	w.mu.Lock()
-	left, rests := len(w.attempts), w.rests
+	left, rests := len(w.attempts), w.idle
 	w.mu.Unlock()
 	if left == 0 {
 		return nil
@@ -53,29 +53,29 @@ func (w *Witness) Rest(ctx context.Context) error {
 	}
 }
 
-// add records, or ends the process: a worker without a witness proves nothing.
+// add writes a record. If that fails, it ends the process, because an unrecorded worker proves
+// nothing.
 func (w *Witness) add(r Record) {
-	r.By = w.by
+	r.By = w.name
 	if err := w.log.Add(r); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-// Model gives a model that records each call before it is made. Inputs of the
-// tool note get the identity of their call, so that its effects can be told
-// apart.
+// Model wraps a model to record each call before it is made. It writes the identity of each
+// call of the tool note into its input, so that effects can be told apart.
 func (w *Witness) Model(of model.Model) model.Model { return &witnessedModel{w, of} }
 
 type witnessedModel struct {
 	*Witness
-	of model.Model
+	inner model.Model
 }
 
 func (m *witnessedModel) Generate(ctx context.Context, req *model.Request, emit func(model.Delta)) (*model.Answer, error) {
-	at := noted{Session: req.Session.String(), Task: req.Task.String(), Ordinal: int32(len(req.Messages))}
-	m.add(Record{Kind: Asked, Session: at.Session, Task: at.Task, Ordinal: at.Ordinal})
-	answer, err := m.of.Generate(ctx, req, emit)
+	at := noteInput{Session: req.Session.String(), Task: req.Task.String(), Ordinal: int32(len(req.Messages))}
+	m.add(Record{Kind: ModelCalled, Session: at.Session, Task: at.Task, Ordinal: at.Ordinal})
+	answer, err := m.inner.Generate(ctx, req, emit)
 	if err != nil {
 		return nil, err
 	}
@@ -96,15 +96,15 @@ func (m *witnessedModel) Generate(ctx context.Context, req *model.Request, emit 
 // noteName is the name of the tool of [Witness.Tools].
 const noteName = "note"
 
-// noted is the input of a call of the tool: which call it is.
-type noted struct {
+// noteInput is the input of a call of note: the identity of the call.
+type noteInput struct {
 	Session string `json:"session"`
 	Task    string `json:"task"`
 	Ordinal int32  `json:"ordinal"`
 	Block   int32  `json:"block"`
 }
 
-// Tools gives a tool with a lasting effect: a record.
+// Tools returns a tool whose lasting effect is a record.
 func (w *Witness) Tools() []tool.Tool { return []tool.Tool{note{w}} }
 
 type note struct{ *Witness }
@@ -115,34 +115,33 @@ func (note) Spec() model.ToolSpec {
 
 func (note) Effect() tool.Effect { return tool.EffectLasting }
 
-// Guard: nobody has to be asked for a note.
+// Guard lets every call run without approval.
 func (note) Guard() tool.Guard { return tool.Guard{Access: policy.AccessRead} }
 
-// lingers is how long a note takes after it has had its effect: the moment in
-// which a crash leaves the effect without its record.
-const lingers = 40 * time.Millisecond
+// noteDelay is how long a note continues after its effect. A crash in this time leaves an
+// effect whose result is not recorded.
+const noteDelay = 40 * time.Millisecond
 
 func (n note) Call(ctx context.Context, call tool.Call) tool.Outcome {
-	var at noted
+	var at noteInput
 	if err := json.Unmarshal(call.Input, &at); err != nil {
 		return tool.Done{IsError: true, Text: err.Error()}
 	}
 	n.add(Record{Kind: Effect, Session: at.Session, Task: at.Task, Ordinal: at.Ordinal, Block: at.Block})
 	select {
-	case <-time.After(lingers):
+	case <-time.After(noteDelay):
 	case <-ctx.Done():
 	}
 	return tool.Done{Text: "noted"}
 }
 
-// digest is a short name for bytes, the same wherever it is computed.
+// digest returns a short hash.
 func digest(data []byte) string {
 	sum := sha256.Sum256(data)
 	return hex.EncodeToString(sum[:8])
 }
 
-// DigestOf names the content of a message of the contract: equal bytes, equal
-// name.
+// DigestOf returns a hash of a protobuf message. Equal bytes have equal hashes.
 func DigestOf(m proto.Message) string {
 	data, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
 	if err != nil {
@@ -151,8 +150,9 @@ func DigestOf(m proto.Message) string {
 	return digest(data)
 }
 
-// said names what of a message a worker has said: the rest is the orchestrator's.
-func said(m *pb.Message) string {
+// messageDigest hashes the part of a message that a worker sends. The orchestrator adds the
+// rest.
+func messageDigest(m *pb.Message) string {
 	u := m.GetUsage()
 	if u != nil {
 		u = &pb.Usage{
@@ -163,7 +163,7 @@ func said(m *pb.Message) string {
 	return DigestOf(&pb.Message{Blocks: m.GetBlocks(), Model: m.GetModel(), Usage: u, StopReason: m.GetStopReason()})
 }
 
-// result names what a worker has said of a call.
-func result(r *pb.ToolResultBlock) string {
+// resultDigest hashes the part of a result that a worker sends.
+func resultDigest(r *pb.ToolResultBlock) string {
 	return DigestOf(&pb.ToolResultBlock{Text: r.GetText(), IsError: r.GetIsError()})
 }

@@ -91,7 +91,7 @@ func (r remote) unreached(err error) error {
 	case s.Code() != codes.Unavailable || len(s.Details()) > 0: // an orchestrator gives its reasons
 		return err
 	}
-	if err := r.Mismatch(context.Background(), r.Orchestrator); err != nil { // which takes a moment
+	if err := r.DiagnoseTLS(context.Background(), r.Orchestrator); err != nil { // which takes a moment
 		return usagef("%w", err)
 	}
 	return fmt.Errorf("%w: does anybody serve at %s? coppice dev would", err, r.Orchestrator)

@@ -77,7 +77,7 @@ func (d *devCommand) Run(ctx context.Context, a *app) error {
 	case err != nil:
 		return fmt.Errorf("starting: %w", err)
 	}
-	if err := d.greet(a, running.Addr(), install.DataDir, m.secrets.String(chosen.Which)); err != nil {
+	if err := d.greet(a, running.Addr(), install.DataDir, m.secrets.String(chosen.Description)); err != nil {
 		return errors.Join(err, running.Stop())
 	}
 	select {
@@ -97,7 +97,7 @@ func (d *devCommand) mayListen(ctx context.Context, security auth.Server) error 
 	if err != nil {
 		return err
 	}
-	if err := security.Admit(ctx, at, slog.New(slog.DiscardHandler)); err != nil { // it is said again when it is so
+	if err := security.CheckListen(ctx, at, slog.New(slog.DiscardHandler)); err != nil { // it is said again when it is so
 		return usagef("--listen: %w", err)
 	}
 	return nil

@@ -190,7 +190,7 @@ func (d *drillCommand) prepare(ctx context.Context, a *app) (*drilling, error) {
 		return nil, err
 	}
 	if !a.json {
-		fmt.Fprintln(a.Stderr, safeLine(m.secrets.String(chosen.Which)))
+		fmt.Fprintln(a.Stderr, safeLine(m.secrets.String(chosen.Description)))
 	}
 	return &drilling{
 		dir: dir, keep: d.Keep != "", workspace: orHere(d.Workspace), agent: d.Agent, prompt: prompt,

@@ -38,15 +38,15 @@ type drilling struct {
 // drilled is what has come of a tree.
 type drilled struct {
 	number int
-	fault  *drill.Fault  // nil: none
-	struck *drill.Struck // nil: it has not happened
-	broken error         // why nothing has come of it; nil: the rest says what has
-	said   error         // what its processes had to say that is bad
+	fault  *drill.Fault     // nil: none
+	struck *drill.Injection // nil: it has not happened
+	broken error            // why nothing has come of it; nil: the rest says what has
+	said   error            // what its processes had to say that is bad
 
 	root        *pb.Task
 	tasks       []ended // sorted
 	spent       spending
-	seen        drill.Seen
+	seen        drill.StepCounts
 	redelivered int64    // runs that went to a worker again since theirs was lost
 	unknown     []string // the tools of calls of which nobody knows what they have done
 	violations  []*pb.Violation
@@ -121,7 +121,7 @@ func (d *drilling) tree(ctx context.Context, number int, fault *drill.Fault) (_ 
 		return nil, errors.Join(err, closed, said(log))
 	}
 	got.number, got.fault, got.said = number, fault, said(log)
-	got.seen, got.struck, got.unknown = site.Seen(), site.Struck(), site.Unknown()
+	got.seen, got.struck, got.unknown = site.StepCounts(), site.Injected(), site.Unknown()
 	return got, nil
 }
 

@@ -55,7 +55,7 @@ func (t *transcriptCommand) lines(ctx context.Context, a *app, c *client, sessio
 			of = history.Origin{Sidechain: true, Agent: task}
 		}
 	}
-	data, err := history.Lines(read, of)
+	data, err := history.Encode(read, of)
 	if err != nil {
 		return fmt.Errorf("writing the transcript: %w", err)
 	}

@@ -35,7 +35,7 @@ func (f *fakeLLMCommand) Run(ctx context.Context, a *app) error {
 	}
 	config := fakellm.Config{Model: chosen.Model, Rate: f.Rate}
 	if f.Trouble > 0 {
-		config.Trouble = fakellm.Some(f.Trouble, f.Seed)
+		config.Fault = fakellm.RandomFaults(f.Trouble, f.Seed)
 	}
 	fake := fakellm.New(config)
 	l, err := net.Listen("tcp", f.Listen)
@@ -54,7 +54,7 @@ func (f *fakeLLMCommand) Run(ctx context.Context, a *app) error {
 		return nil
 	}
 	n := fake.Counts()
-	fmt.Fprintf(a.Stdout, "%d requests taken, %d answered whole, %d refused for the rate\n", n.Taken, n.Whole, n.Limited)
+	fmt.Fprintf(a.Stdout, "%d requests taken, %d answered whole, %d refused for the rate\n", n.Accepted, n.Completed, n.Limited)
 	return nil
 }
 

@@ -16,7 +16,7 @@ import (
 const (
 	textMost       = 16 << 20 // what an orchestrator takes of one request
 	definitionMost = 1 << 20
-	transcriptMost = history.MaxLines
+	transcriptMost = history.MaxEncodedBytes
 	batchMostBytes = 256 << 20
 )
 

@@ -41,7 +41,7 @@ func (f *localFlags) dev(a *app, m *measured) (assembly.Dev, provider.Choice, er
 		return assembly.Dev{}, chosen, err
 	}
 	return assembly.Dev{
-		Limits: limits, Files: f.assembly(), Model: chosen.Model, Governor: chosen.Governor, MCP: servers,
+		Limits: limits, Files: f.assembly(), Model: chosen.Model, Governor: chosen.Limiter, MCP: servers,
 		Hooks: hooks, DefinitionHooks: f.DefinitionHooks, Callbacks: f.callbacks(a),
 		FetchAllow: f.FetchAllow, BashNetwork: f.BashNetwork, Sandbox: f.Options,
 		Secrets: m.secrets, Logger: m.Logger, Telemetry: m.Telemetry,

@@ -6,7 +6,7 @@ import (
 
 // chooseModel chooses the model that agents of this process use.
 func (a *app) chooseModel(f provider.Flags, m *measured) (provider.Choice, error) {
-	tries, err := m.Tries()
+	tries, err := m.RetryMetrics()
 	if err != nil {
 		return provider.Choice{}, err
 	}

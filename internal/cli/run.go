@@ -120,7 +120,7 @@ func (r *runCommand) here(ctx context.Context, a *app, asked *pb.CreateSessionRe
 		return err
 	}
 	if !a.json && !r.Quiet {
-		fmt.Fprintln(a.Stderr, safeLine(m.secrets.String(chosen.Which)))
+		fmt.Fprintln(a.Stderr, safeLine(m.secrets.String(chosen.Description)))
 	}
 	data, drop, err := r.data()
 	if err != nil {

@@ -14,33 +14,33 @@ type Victim int
 const (
 	Worker       Victim = iota // its process is killed
 	Orchestrator               // its process is killed
-	Link                       // between the two: cut
-	Redis                      // emptied
-	victims
+	Link                       // the connection between the two is cut
+	Redis                      // it is emptied
+	victimCount
 )
 
 func (v Victim) String() string {
 	return [...]string{"worker killed", "orchestrator killed", "link cut", "Redis emptied"}[v]
 }
 
-// Step is something that a worker has an orchestrator store.
+// Step is a request of a worker that the orchestrator stores.
 type Step int
 
 // The steps.
 const (
-	Claim      Step = iota // a worker takes a run
-	Answer                 // a model has answered, and asks for tools
-	Start                  // a tool that may not run twice is about to run
+	Claim      Step = iota // a worker claims a run
+	Answer                 // a model has answered with tool calls
+	Start                  // a tool that must not run twice is about to run
 	Result                 // a tool has a result
-	Spawn                  // sub-agents, or commands in the background, start
+	Spawn                  // sub-agents or background commands start
 	Wait                   // a call waits for another task
-	Park                   // a run gives its slot back until its calls have results
-	Ask                    // whether a call may run
-	Summary                // a summary takes the place of messages
+	Park                   // a run releases its slot until its calls have results
+	Ask                    // a run asks whether a call may run
+	Summary                // a summary replaces messages
 	Hooks                  // hooks on the start of a sub-agent have run
 	End                    // a run ends
-	CommandEnd             // a command in the background ends
-	steps
+	CommandEnd             // a background command ends
+	stepCount
 )
 
 func (s Step) String() string {
@@ -49,7 +49,7 @@ func (s Step) String() string {
 	}[s]
 }
 
-// stepOf says which step a request is; false if it is none.
+// stepOf returns the step of a request; false if it is not a step.
 func stepOf(req *pb.WorkRequest) (Step, bool) {
 	switch req.GetKind().(type) {
 	case *pb.WorkRequest_Claim:
@@ -81,7 +81,8 @@ func stepOf(req *pb.WorkRequest) (Step, bool) {
 }
 
 // Moment is when a fault happens: at the N-th step of a kind, counted from 1 over the whole
-// tree, before it is stored or after, when the worker has not heard of that yet.
+// tree. It is before the step is stored or, with After, when it is stored and the worker does
+// not know it yet.
 type Moment struct {
 	Step  Step
 	N     int
@@ -101,32 +102,33 @@ type Fault struct {
 	Moment Moment
 }
 
-// sensible reports whether a fault differs from others: Redis has no part in storing a step.
-func (f Fault) sensible() bool { return f.Victim != Redis || f.Moment.After }
+// isDistinct reports whether a fault differs from all others. Emptying Redis before a step
+// equals emptying it after the step, because Redis is not involved in storing it.
+func (f Fault) isDistinct() bool { return f.Victim != Redis || f.Moment.After }
 
-// Seen is how often a tree has had each step.
-type Seen [steps]int
+// StepCounts is how often a tree had each step.
+type StepCounts [stepCount]int
 
-// Total counts the steps.
-func (s Seen) Total() (n int) {
+// Total returns the number of steps.
+func (s StepCounts) Total() (n int) {
 	for _, of := range s {
 		n += of
 	}
 	return n
 }
 
-// Plan chooses faults for a tree that has had these steps without any, at most so many; 0 is
-// all that there are. Few of them are as unlike as they can be: first each step with one
-// victim, then with another one, then again at other times; and never two in a row at the
-// same time of the tree, if it has had a step more than once.
-func Plan(seen Seen, most int) []Fault {
+// Plan chooses at most this many faults for a tree that had these steps without faults; 0 means
+// all. A short plan varies as much as possible: first each step with one victim, then with
+// another, then again at other times. Consecutive faults of a step happen at different times,
+// if the tree has had the step more than once.
+func Plan(seen StepCounts, most int) []Fault {
 	var all []Fault
-	var times [steps][]int
+	var times [stepCount][]int
 	for step, count := range seen {
-		times[step] = spread(count)
+		times[step] = bisectionOrder(count)
 	}
 	for round := range slices.Max(seen[:]) {
-		for pass := range int(victims) {
+		for pass := range int(victimCount) {
 			for step, numbers := range times {
 				for i, after := range []bool{false, true} {
 					if round >= len(numbers) {
@@ -134,8 +136,8 @@ func Plan(seen Seen, most int) []Fault {
 					}
 					turn := 2*step + i + pass
 					number := numbers[(round+turn)%len(numbers)]
-					f := Fault{Victim(turn) % victims, Moment{Step(step), number, after}}
-					if f.sensible() {
+					f := Fault{Victim(turn) % victimCount, Moment{Step(step), number, after}}
+					if f.isDistinct() {
 						all = append(all, f)
 					}
 				}
@@ -148,9 +150,9 @@ func Plan(seen Seen, most int) []Fault {
 	return all
 }
 
-// spread gives the numbers from 1 to n so that few of them are far apart: the one in the
-// middle, then those in the middle of both halves, and so on.
-func spread(n int) []int {
+// bisectionOrder returns the numbers from 1 to n in an order in which any first few are spread
+// out: the middle, then the middles of both halves, and so on.
+func bisectionOrder(n int) []int {
 	type half struct{ from, to int }
 	found := make([]int, 0, n)
 	for left := []half{{1, n}}; len(left) > 0; left = left[1:] {

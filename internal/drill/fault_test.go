@@ -7,7 +7,7 @@ import (
 
 func TestPlan(t *testing.T) {
 	t.Parallel()
-	seen := Seen{Claim: 3, Answer: 2, End: 3}
+	seen := StepCounts{Claim: 3, Answer: 2, End: 3}
 	all := Plan(seen, 0)
 	// Each step before and after with three victims, and after it with Redis.
 	if want := seen.Total() * 7; len(all) != want {
@@ -35,20 +35,20 @@ func TestPlan(t *testing.T) {
 		t.Errorf("a few are alike: %v", few)
 	}
 	times := map[int]int{}
-	for _, f := range Plan(Seen{Answer: 100}, 7) {
+	for _, f := range Plan(StepCounts{Answer: 100}, 7) {
 		times[f.Moment.N]++
 	}
 	if len(times) < 4 {
 		t.Errorf("a few faults at one step are at these of its 100 times only: %v", times)
 	}
-	if none := Plan(Seen{}, 5); len(none) != 0 {
+	if none := Plan(StepCounts{}, 5); len(none) != 0 {
 		t.Errorf("of nothing there is %v", none)
 	}
 }
 
 func TestSpread(t *testing.T) {
 	t.Parallel()
-	if got, want := spread(7), []int{4, 2, 6, 1, 3, 5, 7}; !slices.Equal(got, want) {
+	if got, want := bisectionOrder(7), []int{4, 2, 6, 1, 3, 5, 7}; !slices.Equal(got, want) {
 		t.Errorf("7 are spread as %v, not %v", got, want)
 	}
 }

@@ -12,28 +12,28 @@ import (
 	"github.com/coppice-run/coppice/internal/wire"
 )
 
-// Gate is what a worker takes for its orchestrator: it hands on all that both say, counts the
-// steps, and strikes when the moment has come.
+// Gate is a proxy between a worker and its orchestrator. It forwards all messages, counts the
+// steps, and injects the fault at its moment.
 type Gate struct {
 	pb.UnimplementedWorkerServiceServer
 	orchestrator pb.WorkerServiceClient
-	fault        *Fault       // nil: none
-	strike       func(Victim) // breaks it; the gate cuts links itself
+	fault        *Fault       // nil: no fault
+	inject       func(Victim) // injects the fault, except that the gate itself cuts links
 
-	mu      sync.Mutex
-	seen    Seen
-	due     bool    // the step has come at which the fault happens
-	struck  *Struck // nil: it has not happened
-	unknown map[call]string
-	cuts    map[*line]func()
+	mu        sync.Mutex
+	counts    StepCounts
+	due       bool       // the step of the fault has come
+	injection *Injection // nil: the fault has not happened
+	unknown   map[call]string
+	cuts      map[*proxiedStream]func()
 }
 
-// Struck is a fault that has happened.
-type Struck struct {
-	Agent string // whose step it was; empty: not known
+// Injection is a fault that has happened.
+type Injection struct {
+	Agent string // agent whose step it was; empty: unknown
 }
 
-// call is one that a worker has left behind.
+// call is a tool call that a lost worker had started.
 type call struct {
 	task  string
 	block int32
@@ -41,27 +41,27 @@ type call struct {
 
 func newGate(orchestrator pb.WorkerServiceClient, fault *Fault, strike func(Victim)) *Gate {
 	return &Gate{
-		orchestrator: orchestrator, fault: fault, strike: strike,
-		unknown: map[call]string{}, cuts: map[*line]func(){},
+		orchestrator: orchestrator, fault: fault, inject: strike,
+		unknown: map[call]string{}, cuts: map[*proxiedStream]func(){},
 	}
 }
 
-// Seen counts the steps, up to the fault.
-func (g *Gate) Seen() Seen {
+// StepCounts returns the number of steps up to the fault.
+func (g *Gate) StepCounts() StepCounts {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.seen
+	return g.counts
 }
 
-// Struck tells of the fault; nil if it has not happened.
-func (g *Gate) Struck() *Struck {
+// Injected returns the fault; nil if it has not happened.
+func (g *Gate) Injected() *Injection {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.struck
+	return g.injection
 }
 
-// Unknown names the tools of calls of which nobody knows what they have done, since their
-// worker was lost in the middle: a name for each call.
+// Unknown returns the tool names of the calls whose outcome is unknown because their worker was
+// lost while they ran. There is one name per call.
 func (g *Gate) Unknown() []string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -72,7 +72,7 @@ func (g *Gate) Unknown() []string {
 	return tools
 }
 
-// Work carries one line.
+// Work forwards one stream.
 func (g *Gate) Work(worker grpc.BidiStreamingServer[pb.WorkRequest, pb.WorkResponse]) error {
 	ctx, cut := context.WithCancel(worker.Context())
 	defer cut()
@@ -80,21 +80,21 @@ func (g *Gate) Work(worker grpc.BidiStreamingServer[pb.WorkRequest, pb.WorkRespo
 	if err != nil {
 		return err
 	}
-	l := &line{gate: g, worker: worker, orchestrator: orchestrator}
-	defer g.open(l, cut)()
+	l := &proxiedStream{gate: g, worker: worker, orchestrator: orchestrator}
+	defer g.register(l, cut)()
 	go func() { // until the stream has ended, with this call or before
-		if !l.ask() {
+		if !l.forwardRequests() {
 			cut()
 		}
 	}()
-	if err := l.answer(); ctx.Err() == nil {
+	if err := l.forwardResponses(); ctx.Err() == nil {
 		return err
 	}
-	return ctx.Err() // it is cut
+	return ctx.Err() // it was cut
 }
 
-// open adds a line, until close is called.
-func (g *Gate) open(l *line, cut func()) (closed func()) {
+// register adds a stream until closed is called.
+func (g *Gate) register(l *proxiedStream, cut func()) (closed func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.cuts[l] = cut
@@ -105,8 +105,8 @@ func (g *Gate) open(l *line, cut func()) (closed func()) {
 	}
 }
 
-// now reports whether a request is the step at which the fault happens.
-func (g *Gate) now(req *pb.WorkRequest) bool {
+// isDue counts a request and reports whether it is the step of the fault.
+func (g *Gate) isDue(req *pb.WorkRequest) bool {
 	step, is := stepOf(req)
 	if !is {
 		return false
@@ -116,17 +116,17 @@ func (g *Gate) now(req *pb.WorkRequest) bool {
 	if g.due {
 		return false
 	}
-	g.seen[step]++
-	g.due = g.fault != nil && g.fault.Moment.Step == step && g.fault.Moment.N == g.seen[step]
+	g.counts[step]++
+	g.due = g.fault != nil && g.fault.Moment.Step == step && g.fault.Moment.N == g.counts[step]
 	return g.due
 }
 
-// hit makes the fault happen at a step of an agent, and reports whether that has cut all lines.
-func (g *Gate) hit(agent string) (cut bool) {
-	g.strike(g.fault.Victim)
+// injectAt injects the fault at a step of an agent. It reports whether all streams were cut.
+func (g *Gate) injectAt(agent string) (cut bool) {
+	g.inject(g.fault.Victim)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.struck = &Struck{Agent: agent}
+	g.injection = &Injection{Agent: agent}
 	if g.fault.Victim == Redis {
 		return false
 	}
@@ -136,21 +136,22 @@ func (g *Gate) hit(agent string) (cut bool) {
 	return true
 }
 
-// line is that of one slot.
-type line struct {
+// proxiedStream is the stream of one slot.
+type proxiedStream struct {
 	gate         *Gate
 	worker       grpc.BidiStreamingServer[pb.WorkRequest, pb.WorkResponse]
 	orchestrator grpc.BidiStreamingClient[pb.WorkRequest, pb.WorkResponse]
 
-	mu     sync.Mutex
-	agent  string
-	await  bool  // the answer to the request with this seq is when the fault happens
-	seq    int64 // 0 is that of a claim
-	opened []call
+	mu       sync.Mutex
+	agent    string
+	awaiting bool  // the fault happens at the response to the request with this seq
+	seq      int64 // 0 for a claim
+	opened   []call
 }
 
-// ask hands on what the worker says, until it has said all; false if the line is broken.
-func (l *line) ask() bool {
+// forwardRequests forwards the worker's requests until it closes its side. It returns false if
+// the stream is broken.
+func (l *proxiedStream) forwardRequests() bool {
 	for {
 		req, err := l.worker.Recv()
 		if errors.Is(err, io.EOF) {
@@ -160,13 +161,13 @@ func (l *line) ask() bool {
 			return false
 		}
 		if offered := req.GetTakes(); offered != nil {
-			offered.StandBy = false // a run would come at no step of a worker
+			offered.StandBy = false // a run that arrives this way would come at no step of a worker
 		}
-		switch due := l.gate.now(req); {
+		switch due := l.gate.isDue(req); {
 		case due && l.gate.fault.Moment.After:
-			l.expect(req.GetSeq())
+			l.awaitResponse(req.GetSeq())
 		case due:
-			l.gate.hit(l.carries())
+			l.gate.injectAt(l.currentAgent())
 			return false
 		}
 		if err := l.orchestrator.Send(req); err != nil {
@@ -175,28 +176,29 @@ func (l *line) ask() bool {
 	}
 }
 
-// carries gives the agent whose run the line has; empty: none.
-func (l *line) carries() string {
+// currentAgent returns the agent of the run on this stream, or "".
+func (l *proxiedStream) currentAgent() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.agent
 }
 
-func (l *line) expect(seq int64) {
+func (l *proxiedStream) awaitResponse(seq int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.await, l.seq = true, seq
+	l.awaiting, l.seq = true, seq
 }
 
-// answer hands on what the orchestrator says, until it ends the stream or the line is cut.
-func (l *line) answer() error {
+// forwardResponses forwards the orchestrator's responses until it ends the stream or the stream
+// is cut.
+func (l *proxiedStream) forwardResponses() error {
 	for {
 		resp, err := l.orchestrator.Recv()
 		if err != nil {
 			return err
 		}
 		for r := range wire.SplitResponses(resp) {
-			if l.heard(r) && l.gate.hit(l.carries()) {
+			if l.observe(r) && l.gate.injectAt(l.currentAgent()) {
 				return context.Canceled
 			}
 		}
@@ -206,29 +208,29 @@ func (l *line) answer() error {
 	}
 }
 
-// heard reads what the orchestrator says, and reports whether it is what the fault waits for.
-func (l *line) heard(resp *pb.WorkResponse) bool {
+// observe inspects a response and reports whether the fault waits for it.
+func (l *proxiedStream) observe(resp *pb.WorkResponse) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	isClaimed := false
 	switch k := resp.GetKind().(type) {
 	case *pb.WorkResponse_Assignment:
 		isClaimed = true
-		l.assigned(k.Assignment)
+		l.noteAssignment(k.Assignment)
 	case *pb.WorkResponse_Refused:
 		isClaimed = true
 	case *pb.WorkResponse_Transcript:
-		l.gate.left(l.opened, k.Transcript)
+		l.gate.noteUnknown(l.opened, k.Transcript)
 	}
-	if !l.await || resp.GetSeq() != l.seq || l.seq == 0 && !isClaimed {
+	if !l.awaiting || resp.GetSeq() != l.seq || l.seq == 0 && !isClaimed {
 		return false
 	}
-	l.await = false
+	l.awaiting = false
 	return true
 }
 
-// assigned notes whose run the line has, and which calls were begun by a worker that is gone.
-func (l *line) assigned(a *pb.Assignment) {
+// noteAssignment records the agent of the run, and the calls that a lost worker had started.
+func (l *proxiedStream) noteAssignment(a *pb.Assignment) {
 	l.agent, l.opened = a.GetTask().GetAgent(), nil
 	for _, c := range a.GetOpenCalls() {
 		if c.GetState() == pb.CallState_CALL_STATE_STARTED {
@@ -237,9 +239,9 @@ func (l *line) assigned(a *pb.Assignment) {
 	}
 }
 
-// left notes calls that a worker has left behind, with the tools that the last answer of a
-// transcript asks for.
-func (g *Gate) left(calls []call, chunk *pb.TranscriptChunk) {
+// noteUnknown records calls with an unknown outcome, with the tool names from the last
+// assistant message of a transcript.
+func (g *Gate) noteUnknown(calls []call, chunk *pb.TranscriptChunk) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, m := range chunk.GetMessages() {

@@ -17,19 +17,19 @@ import (
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 )
 
-// stopPatience is how long a process may take to stop.
-const stopPatience = 10 * time.Second
+// stopTimeout is how long a process may take to stop.
+const stopTimeout = 10 * time.Second
 
-// Part is one of the processes of a site, and where it finds the others.
+// Part describes a process of a site, and where it finds the others.
 type Part struct {
 	Role         Role
 	Data         string // directory of the database
-	Workspace    string // directory that agents work in
-	Redis        string // its URL
-	Orchestrator string // the socket on which the orchestrator listens, or that the worker takes for it
+	Workspace    string // working directory of the agents
+	Redis        string // URL of Redis
+	Orchestrator string // socket of the orchestrator or, for the worker, of the gate
 }
 
-// Role is what a process is.
+// Role is the role of a process.
 type Role string
 
 // The roles.
@@ -38,11 +38,12 @@ const (
 	RoleWorker       Role = "worker"
 )
 
-// Config is what a site is made of.
+// Config configures a site.
 type Config struct {
-	Dir   string // for its sockets and its data: a path of less than 80 bytes
-	Fault *Fault // nil: none
-	// Start prepares a process that is a part of it, and ends when its standard input does.
+	Dir   string // for sockets and data; the path must have less than 80 bytes
+	Fault *Fault // nil: no fault
+	// Start prepares a process of the site. The process must end when its standard input is
+	// closed.
 	Start   func(Part) *exec.Cmd
 	Connect func(target string) (*grpc.ClientConn, error)
 }
@@ -58,8 +59,7 @@ type Site struct {
 	worker       *process
 }
 
-// Open starts an installation. The workspace that its agents work in is the directory
-// "workspace" below the site's own.
+// Open starts an installation. Its agents work in the subdirectory "workspace" of Config.Dir.
 func Open(c Config) (_ *Site, err error) {
 	s := &Site{}
 	defer func() {
@@ -83,7 +83,7 @@ func Open(c Config) (_ *Site, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("listening for the worker: %w", err)
 	}
-	s.Gate = newGate(pb.NewWorkerServiceClient(s.conn), c.Fault, s.strike)
+	s.Gate = newGate(pb.NewWorkerServiceClient(s.conn), c.Fault, s.inject)
 	s.server = grpc.NewServer()
 	pb.RegisterWorkerServiceServer(s.server, s.Gate)
 	s.serving.Go(func() { _ = s.server.Serve(gate) }) // it ends with the site
@@ -100,11 +100,11 @@ func Open(c Config) (_ *Site, err error) {
 	return s, err
 }
 
-// Conn is a client's connection to the orchestrator.
+// Conn returns a client connection to the orchestrator.
 func (s *Site) Conn() *grpc.ClientConn { return s.conn }
 
-// strike breaks what is not the gate's.
-func (s *Site) strike(v Victim) {
+// inject breaks a victim, except links.
+func (s *Site) inject(v Victim) {
 	switch v {
 	case Worker:
 		s.worker.kill()
@@ -116,20 +116,21 @@ func (s *Site) strike(v Victim) {
 	}
 }
 
-// Failed is closed when a process has ended by itself; Close says why.
+// Failed is closed when a process has ended unexpectedly. Close returns the reason.
 func (s *Site) Failed() <-chan struct{} {
 	failed := make(chan struct{})
 	go func() {
 		defer close(failed)
 		select {
-		case <-s.worker.over:
-		case <-s.orchestrator.over:
+		case <-s.worker.ended:
+		case <-s.orchestrator.ended:
 		}
 	}()
 	return failed
 }
 
-// Close ends it, the worker first, and says what has ended by itself.
+// Close stops the site, the worker first, and returns the errors of processes that ended
+// unexpectedly.
 func (s *Site) Close() error {
 	err := errors.Join(s.worker.stop(), s.orchestrator.stop())
 	if s.server != nil {
@@ -145,35 +146,35 @@ func (s *Site) Close() error {
 	return err
 }
 
-// process is one that is started again when it is killed, until it is stopped.
+// process is a process that is restarted after it was killed, until it is stopped.
 type process struct {
 	command func() *exec.Cmd
 
 	mu       sync.Mutex
 	running  *exec.Cmd
 	input    io.Closer
-	killed   bool // on purpose
+	killed   bool // by kill
 	stopping bool
 
-	gone chan struct{} // closed when the one that runs has ended
-	over chan struct{} // closed when there is none any more
-	err  error         // why, if it has ended by itself
+	exited chan struct{} // closed when the current process has exited
+	ended  chan struct{} // closed when no process is left
+	err    error         // the error, if it ended unexpectedly
 }
 
 func start(command func() *exec.Cmd) (*process, error) {
-	p := &process{command: command, over: make(chan struct{})}
+	p := &process{command: command, ended: make(chan struct{})}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if err := p.begin(); err != nil {
-		close(p.over)
+	if err := p.spawn(); err != nil {
+		close(p.ended)
 		return p, err
 	}
-	go p.keep()
+	go p.supervise()
 	return p, nil
 }
 
-// begin starts it; the lock is held.
-func (p *process) begin() error {
+// spawn starts the process. p.mu must be held.
+func (p *process) spawn() error {
 	cmd := p.command()
 	input, err := cmd.StdinPipe()
 	if err != nil {
@@ -182,47 +183,47 @@ func (p *process) begin() error {
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("starting a process: %w", err)
 	}
-	p.running, p.input, p.killed, p.gone = cmd, input, false, make(chan struct{})
+	p.running, p.input, p.killed, p.exited = cmd, input, false, make(chan struct{})
 	return nil
 }
 
-// keep starts it again as often as it is killed.
-func (p *process) keep() {
-	defer close(p.over)
+// supervise restarts the process whenever it is killed.
+func (p *process) supervise() {
+	defer close(p.ended)
 	for {
 		p.mu.Lock()
-		running, gone := p.running, p.gone
+		running, gone := p.running, p.exited
 		p.mu.Unlock()
 		err := running.Wait()
 		close(gone)
-		if !p.again(err) {
+		if !p.restart(err) {
 			return
 		}
 	}
 }
 
-// again reports whether another one runs in the place of the one that has ended.
-func (p *process) again(ended error) bool {
+// restart starts the process again if it was killed, and reports whether it runs.
+func (p *process) restart(ended error) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
 	case p.killed && !p.stopping:
-		p.err = p.begin()
+		p.err = p.spawn()
 		return p.err == nil
 	case p.stopping && !p.killed:
 		p.err = ended
 	case !p.stopping:
-		p.err = fmt.Errorf("%s ended by itself: %w", p.running.Path, errors.Join(ended, errEnded))
+		p.err = fmt.Errorf("%s ended by itself: %w", p.running.Path, errors.Join(ended, errUnexpectedExit))
 	}
 	return false
 }
 
-var errEnded = errors.New("nobody has asked it to")
+var errUnexpectedExit = errors.New("nobody has asked it to")
 
-// kill kills it, and returns when it is gone.
+// kill kills the process and waits until it has exited.
 func (p *process) kill() {
 	p.mu.Lock()
-	running, gone := p.running, p.gone
+	running, gone := p.running, p.exited
 	p.killed = true
 	err := running.Process.Kill()
 	p.mu.Unlock()
@@ -231,7 +232,7 @@ func (p *process) kill() {
 	}
 }
 
-// stop ends it and waits.
+// stop stops the process and waits for it.
 func (p *process) stop() error {
 	if p == nil {
 		return nil
@@ -244,11 +245,11 @@ func (p *process) stop() error {
 	running := p.running
 	p.mu.Unlock()
 	select {
-	case <-p.over:
+	case <-p.ended:
 		return p.err
-	case <-time.After(stopPatience):
+	case <-time.After(stopTimeout):
 	}
 	err := running.Process.Kill()
-	<-p.over
+	<-p.ended
 	return errors.Join(fmt.Errorf("%s had to be killed", running.Path), err)
 }

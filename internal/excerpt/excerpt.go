@@ -1,6 +1,6 @@
-// Package excerpt takes pieces of a text that are bounded in bytes and hold whole
-// characters. Bytes that are not UTF-8 are cut as if each were one: make text valid
-// first where that matters.
+// Package excerpt cuts texts to a number of bytes without cutting characters. Bytes that are
+// not valid UTF-8 are treated as characters of one byte. Make the text valid first where that
+// matters.
 package excerpt
 
 import (
@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// Head gives the beginning of a text, at most limit bytes of it.
+// Head returns the start of a text, at most limit bytes.
 func Head(text string, limit int) string {
 	if len(text) <= limit {
 		return text
@@ -22,7 +22,7 @@ func Head(text string, limit int) string {
 	return text[:limit]
 }
 
-// Tail gives the end of a text, at most limit bytes of it.
+// Tail returns the end of a text, at most limit bytes.
 func Tail(text string, limit int) string {
 	first := max(0, len(text)-limit)
 	for start := first; start < min(first+utf8.UTFMax, len(text)); start++ {
@@ -31,12 +31,12 @@ func Tail(text string, limit int) string {
 		}
 	}
 	if len(text)-first < utf8.UTFMax {
-		return "" // the end of a character
+		return "" // the last bytes of one character
 	}
 	return text[first:]
 }
 
-// Short gives a text, or its head and an ellipsis if it has more than limit bytes.
+// Short returns a text, or its head and an ellipsis if it has more than limit bytes.
 func Short(text string, limit int) string {
 	if len(text) <= limit {
 		return text
@@ -44,40 +44,43 @@ func Short(text string, limit int) string {
 	return Head(text, limit) + "…"
 }
 
-// Ends gives a text, or its head and its tail if it has more than limit bytes, and says
-// between them how much is left out.
+// Ends returns a text or, if it has more than limit bytes, its head and its tail with a marker
+// between them that says how much is left out.
 func Ends(text string, limit int) string {
 	ends, _ := Cut(text, limit)
 	return ends
 }
 
-// Cut is Ends, with how many bytes are left out: what is in the text itself may look as if some
-// were.
+// Cut is like Ends and also returns how many bytes are left out. The result alone does not
+// tell, because the text itself may contain such a marker.
 func Cut(text string, limit int) (ends string, left int) {
 	if len(text) <= limit {
 		return text, 0
 	}
-	const room = 80 // for the line that says so
+	const room = 80 // space for the marker
 	half := max(0, (limit-room)/2)
 	head, tail := Head(text, half), Tail(text, half)
 	left = len(text) - len(head) - len(tail)
-	return head + gap(left, len(text)) + tail, left
+	return head + cutMarker(left, len(text)) + tail, left
 }
 
-func gap(left, of int) string { return fmt.Sprintf("\n[cut: %d of %d bytes left out]\n", left, of) }
+func cutMarker(left, of int) string {
+	return fmt.Sprintf("\n[cut: %d of %d bytes left out]\n", left, of)
+}
 
-// Parts gives what stands on both sides of the line in a text that Cut has left so much out of;
-// false if there is no such line where it has to be. One that is in the text itself is none.
+// Parts returns the text before and after the marker in a result of Cut that leaves out this
+// many bytes. found is false if the marker is not at its place; other markers in the text do
+// not count.
 func Parts(ends string, left int) (head, tail string, found bool) {
-	const most = 20 // digits of a number
+	const most = 20 // maximum digits of a number
 	for digits := 1; left > 0 && digits < most; digits++ {
-		room := len(gap(left, 0)) - 1 + digits
+		room := len(cutMarker(left, 0)) - 1 + digits
 		kept := len(ends) - room
-		line := gap(left, kept+left)
+		line := cutMarker(left, kept+left)
 		if kept < 0 || len(line) != room {
 			continue
 		}
-		// Each half lacks less than a character of what would fit.
+		// Each half is shorter than its share by less than one character.
 		for at := max(0, kept/2-utf8.UTFMax); at <= min(kept, kept/2+utf8.UTFMax); at++ {
 			if tail, found = strings.CutPrefix(ends[at:], line); found {
 				return ends[:at], tail, true
@@ -87,7 +90,7 @@ func Parts(ends string, left int) (head, tail string, found bool) {
 	return "", "", false
 }
 
-// Unfinished is how many bytes at the end of a text begin a character and do not end it.
+// Unfinished returns how many bytes at the end of a text belong to an incomplete character.
 func Unfinished[T string | []byte](text T) int {
 	for n := 1; n <= min(utf8.UTFMax-1, len(text)); n++ {
 		last := text[len(text)-n:]

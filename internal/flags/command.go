@@ -21,39 +21,39 @@ import (
 type Program struct {
 	Name  string
 	About string // what it does
-	Envs  string // what the variables of flags begin with that name none; empty: they have none
-	// Run carries out a command: a pointer to the field that declares it. typed are the flags
-	// that the command line says, and not the environment, by their names.
+	Envs  string // prefix of the variables of flags without env; empty: they have none
+	// Run runs a command: a pointer to the field that declares it. typed are the flags on the
+	// command line, by name, without those from the environment.
 	Run func(ctx context.Context, command any, typed []Typed) error
-	// Complete gives what may stand for an argument of a command, each with a tab and a few
-	// words on it if there is something to say, for shells to offer; given are the arguments
-	// before it. known is set if it knows what the argument is; if it does not, or if it is
-	// nil, shells offer files.
+	// Complete returns the values for an argument of a command, for shell completion. A value
+	// may be followed by a tab and a short description. given are the arguments before it.
+	// known reports whether Complete knows the argument; if not, or if Complete is nil, shells
+	// offer files.
 	Complete       func(ctx context.Context, command any, argument string, given []string) (values []string, known bool)
 	Stdout, Stderr io.Writer
 
-	helpless *error // why the help that was asked for is not shown
+	helpError *error // why the requested help could not be shown
 }
 
-// Typed is a flag that a command line says.
+// Typed is a flag on the command line.
 type Typed struct {
 	Name  string
-	Words []string // the arguments that say the same
+	Words []string // the arguments that set the flag
 }
 
-// UsageError is a mistake of the person who typed.
+// UsageError is an error in the command line.
 type UsageError struct {
 	Err     error
-	Command string // whose help says more, with the names of those above it
+	Command string // full name of the command whose help explains more
 }
 
 func (e *UsageError) Error() string { return e.Err.Error() }
 
-// Unwrap gives what is wrong.
+// Unwrap returns the underlying error.
 func (e *UsageError) Unwrap() error { return e.Err }
 
-// Parse reads the command line of a process without commands into a struct. It ends the
-// process if that is asked for help, or wrong.
+// Parse parses the command line of a process without commands into a struct. It exits the
+// process if help was requested or the command line is wrong.
 func Parse(into any, about string) {
 	ran := false
 	p := Program{
@@ -74,17 +74,17 @@ func nameOfProcess() string {
 	return os.Args[0][strings.LastIndexAny(os.Args[0], `/\`)+1:]
 }
 
-// Main carries out the command that the arguments name, of those that a struct declares,
-// or shows the help that they ask for.
+// Main runs the command that the arguments name, of those that a struct declares, or shows the
+// requested help.
 func (p Program) Main(ctx context.Context, declared any, args []string) error {
-	asDeclared()
+	keepDeclaredOrder()
 	began := false
 	run := p.Run
 	p.Run = func(ctx context.Context, command any, typed []Typed) error {
 		began = true
 		return run(ctx, command, typed)
 	}
-	p.helpless = new(error)
+	p.helpError = new(error)
 	root, err := p.tree(&cobra.Command{Use: p.Name, Long: p.About}, reflect.ValueOf(declared).Elem())
 	if err != nil {
 		return fmt.Errorf("declaring the commands: %w", err)
@@ -93,22 +93,23 @@ func (p Program) Main(ctx context.Context, declared any, args []string) error {
 	root.Flags().Bool("version", false, "Show the version.")
 	root.Version = Version()
 	root.SilenceErrors, root.SilenceUsage = true, true
-	root.PersistentPreRunE = func(c *cobra.Command, _ []string) error { return complete(c.Flags()) }
+	root.PersistentPreRunE = func(c *cobra.Command, _ []string) error { return completeFromEnviron(c.Flags()) }
 	root.SetArgs(args)
 	root.SetOut(p.Stdout)
 	root.SetErr(p.Stderr)
-	helpOfCommands(root)
-	if named, err := root.ExecuteContextC(ctx); err != nil || *p.helpless != nil {
-		err = cmp.Or(err, *p.helpless)
+	checkHelpCommand(root)
+	if named, err := root.ExecuteContextC(ctx); err != nil || *p.helpError != nil {
+		err = cmp.Or(err, *p.helpError)
 		if began {
 			return err
 		}
-		return &UsageError{meant(err, named.Flags()), named.CommandPath()}
+		return &UsageError{withSuggestions(err, named.Flags()), named.CommandPath()}
 	}
 	return nil
 }
 
-// Version is that of the module, which says of what commit it is if it was built from one.
+// Version returns the version of the module. It contains the commit if the program was built
+// from one.
 func Version() string {
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
 		return info.Main.Version
@@ -116,23 +117,23 @@ func Version() string {
 	return "unknown"
 }
 
-// similar is how many letters of a command may be wrong for it to be suggested.
-const similar = 2
+// suggestDistance is how many letters of a command may be wrong for it to be suggested.
+const suggestDistance = 2
 
-// unknown refuses a command that is none.
-func unknown(c *cobra.Command, given []string) error {
+// unknownCommand returns an error for an unknown command.
+func unknownCommand(c *cobra.Command, given []string) error {
 	if len(given) == 0 {
 		return nil
 	}
-	c.SuggestionsMinimumDistance = similar
+	c.SuggestionsMinimumDistance = suggestDistance
 	if meant := c.SuggestionsFor(given[0]); len(meant) > 0 {
 		return fmt.Errorf("there is no command %s; did you mean %s?", given[0], strings.Join(meant, " or "))
 	}
 	return fmt.Errorf("there is no command %s", given[0])
 }
 
-// helpOfCommands has the command help refuse what is no command, as --help does.
-func helpOfCommands(root *cobra.Command) {
+// checkHelpCommand makes the help command reject unknown commands, as --help does.
+func checkHelpCommand(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	for _, c := range root.Commands() {
 		if c.Name() != "help" {
@@ -148,13 +149,13 @@ func helpOfCommands(root *cobra.Command) {
 	}
 }
 
-// meant adds to the error of an unknown flag those that are like it.
-func meant(err error, flags *pflag.FlagSet) error {
+// withSuggestions adds similar flags to the error for an unknown flag.
+func withSuggestions(err error, flags *pflag.FlagSet) error {
 	var unknown *pflag.NotExistError
-	if !errors.As(err, &unknown) || len(unknown.GetSpecifiedName()) <= similar {
+	if !errors.As(err, &unknown) || len(unknown.GetSpecifiedName()) <= suggestDistance {
 		return err
 	}
-	names := &cobra.Command{SuggestionsMinimumDistance: similar} // cobra tells which names of commands are like another
+	names := &cobra.Command{SuggestionsMinimumDistance: suggestDistance} // cobra finds similar names of commands
 	flags.VisitAll(func(flag *pflag.Flag) {
 		names.AddCommand(&cobra.Command{Use: flag.Name, Run: func(*cobra.Command, []string) {}})
 	})
@@ -165,10 +166,10 @@ func meant(err error, flags *pflag.FlagSet) error {
 	return fmt.Errorf("%w; did you mean --%s?", err, strings.Join(like, " or --"))
 }
 
-// asDeclared has commands shown as they are declared.
-var asDeclared = sync.OnceFunc(func() { cobra.EnableCommandSorting = false })
+// keepDeclaredOrder makes help show commands in the order of their declaration.
+var keepDeclaredOrder = sync.OnceFunc(func() { cobra.EnableCommandSorting = false })
 
-// tree makes a command of a struct, with all below it.
+// tree builds a command from a struct, with all its subcommands.
 func (p Program) tree(command *cobra.Command, declared reflect.Value) (*cobra.Command, error) {
 	g := &grammar{flags: command.Flags(), envs: p.Envs}
 	if !command.HasParent() && hasCommands(declared) {
@@ -204,35 +205,35 @@ func (p Program) tree(command *cobra.Command, declared reflect.Value) (*cobra.Co
 	}
 	command.SetHelpFunc(func(c *cobra.Command, _ []string) {
 		if isGroup {
-			*p.helpless = unknown(c, c.Flags().Args())
+			*p.helpError = unknownCommand(c, c.Flags().Args())
 		}
-		if *p.helpless == nil {
+		if *p.helpError == nil {
 			help(c, g.args)
 		}
 	})
 	command.Args = func(_ *cobra.Command, given []string) error { return g.take(given) }
-	command.RunE = func(c *cobra.Command, _ []string) error { return p.Run(c.Context(), does, typed(c.Flags())) }
+	command.RunE = func(c *cobra.Command, _ []string) error { return p.Run(c.Context(), does, typedFlags(c.Flags())) }
 	command.ValidArgsFunction = func(c *cobra.Command, given []string, _ string) ([]string, cobra.ShellCompDirective) {
-		return p.offer(c, does, g.args, given)
+		return p.completions(c, does, g.args, given)
 	}
 	if isGroup {
 		command.ValidArgsFunction = nil
-		command.Args = unknown
+		command.Args = unknownCommand
 		command.RunE = func(*cobra.Command, []string) error { return errors.New("expected a command") }
 	}
 	return command, nil
 }
 
-// offer gives what a shell may offer for the argument after those that are given.
-func (p Program) offer(c *cobra.Command, does any, args []argument, given []string) ([]string, cobra.ShellCompDirective) {
+// completions returns the completions for the argument after the given ones.
+func (p Program) completions(c *cobra.Command, does any, args []argument, given []string) ([]string, cobra.ShellCompDirective) {
 	switch {
 	case len(args) == 0 || len(given) >= len(args) && args[len(args)-1].rest == nil:
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	case p.Complete == nil:
 		return nil, cobra.ShellCompDirectiveDefault
 	}
-	// What is wrong or missing on the line will be said when it is complete.
-	_ = complete(c.Flags())
+	// Errors are reported when the command line is complete.
+	_ = completeFromEnviron(c.Flags())
 	values, known := p.Complete(c.Context(), does, args[min(len(given), len(args)-1)].name, given)
 	if !known {
 		return nil, cobra.ShellCompDirectiveDefault
@@ -260,7 +261,7 @@ func (a argument) String() string {
 	return text
 }
 
-// take hands the arguments to their fields.
+// take assigns the arguments to their fields.
 func (g *grammar) take(given []string) error {
 	for _, a := range g.args {
 		switch {
@@ -280,15 +281,15 @@ func (g *grammar) take(given []string) error {
 	return nil
 }
 
-// typed gives the flags that the command line says.
-func typed(flags *pflag.FlagSet) (all []Typed) {
+// typedFlags returns the flags that are set on the command line.
+func typedFlags(flags *pflag.FlagSet) (all []Typed) {
 	flags.Visit(func(flag *pflag.Flag) {
-		v, declared := flag.Value.(*valueOf)
+		v, declared := flag.Value.(*flagValue)
 		if !declared || v.fromEnv {
 			return
 		}
 		said := Typed{Name: flag.Name}
-		for _, text := range v.said {
+		for _, text := range v.texts {
 			switch flag.NoOptDefVal {
 			case "":
 				said.Words = append(said.Words, "--"+flag.Name, text)
@@ -304,25 +305,25 @@ func typed(flags *pflag.FlagSet) (all []Typed) {
 	return all
 }
 
-// complete takes what the command line does not say from the environment, and looks
-// whether everything is said that has to be, and nothing twice.
-func complete(flags *pflag.FlagSet) (err error) {
-	typed := map[string]bool{} // of xor: the words of flags that the command line says
+// completeFromEnviron sets flags from the environment that are not on the command line. It then
+// checks that required flags are set, and that exclusive flags are not set together.
+func completeFromEnviron(flags *pflag.FlagSet) (err error) {
+	typed := map[string]bool{} // xor groups with a flag on the command line
 	flags.Visit(func(flag *pflag.Flag) {
-		if v, declared := flag.Value.(*valueOf); declared && v.xor != "" {
+		if v, declared := flag.Value.(*flagValue); declared && v.xor != "" {
 			typed[v.xor] = true
 		}
 	})
-	chosen := map[string]string{} // of xor: the flag that is said, by their word
+	chosen := map[string]string{} // by xor group: the flag that is set
 	fail := func(format string, args ...any) {
 		if err == nil {
 			err = fmt.Errorf(format, args...)
 		}
 	}
 	flags.VisitAll(func(flag *pflag.Flag) {
-		v, declared := flag.Value.(*valueOf)
+		v, declared := flag.Value.(*flagValue)
 		if !declared {
-			return // help
+			return // the help flag
 		}
 		if text, any := os.LookupEnv(v.env); any && !flag.Changed && !typed[v.xor] && (text != "" || v.xor == "" && v.isText()) {
 			v.fromEnv = true

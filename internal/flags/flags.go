@@ -1,28 +1,27 @@
-// Package flags makes what a person types of structs: each field is a flag, an argument
-// or a command, as its tags say.
+// Package flags builds a command line from structs. Each field is a flag, an argument or a
+// command, as its tags say:
 //
-//	help         what it is for; a field without it, and without cmd, is none
-//	name, short  what it is called; by default like the field, in lower case with dashes
-//	env          the variable of the environment that says it where the command line does not;
-//	             an empty one says nothing of what is no text, nor a list of texts, nor of what
-//	             may not be empty
-//	default      what it is otherwise; without it, what the field holds
-//	placeholder  what stands for its value in help
-//	enum         the values that it may have, with commas between them
-//	sep:"none"   of a list: each value is given by itself, commas are part of it
-//	required     it has to be said
-//	xor          at most one of those with the same word may be said; if the command line says
-//	             one, the environment says none of the others; an empty variable says nothing
-//	arg          it is an argument, which has to be there unless it is optional; a list takes all that are left
-//	cmd          it is a command; with default:"withargs" it is also what the command above it does
-//	group        of a command: the heading that help shows it below
-//	embed        the fields of the struct that it is count as those of this one, as those
-//	             of embedded structs do
+//	help         the description; a field without it, and without cmd, is ignored
+//	name, short  the names; the default is the field's name in lower case with dashes
+//	env          the variable that sets it if the command line does not; an empty variable is
+//	             ignored unless the value is a text or a list of texts that may be empty
+//	default      the default value; without it, the value of the field
+//	placeholder  the name of its value in help
+//	enum         the allowed values, separated by commas
+//	sep:"none"   of a list: each value is given separately, and may contain commas
+//	required     it must be set
+//	xor          at most one flag with the same word may be set; if one is set on the command
+//	             line, the variables of the others are ignored; empty variables are ignored
+//	arg          it is an argument, required unless it is optional; a list takes all remaining
+//	             ones
+//	cmd          it is a command; with default:"withargs" it is also the default of its parent
+//	group        of a command: its heading in help
+//	embed        the fields of its struct belong to this one, like those of embedded structs
 //
-// A pointer is nil where nothing was said, which is not the same as an empty text.
+// A pointer is nil if the flag is not set, which differs from an empty text.
 //
-// Parsing is cobra's. Nothing here looks a method up by its name at run time: one place
-// that does makes the linker keep all methods of all types.
+// Cobra does the parsing. Nothing here looks up a method by name at run time: a single place
+// that does so makes the linker keep all methods of all types.
 package flags
 
 import (
@@ -38,14 +37,14 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// grammar is what the fields of a struct come to for a command.
+// grammar is the command line of one command.
 type grammar struct {
 	flags *pflag.FlagSet
-	envs  string // what variables of flags without env begin with; empty: they have none
+	envs  string // prefix of the variables of flags without env; empty: they have none
 	args  []argument
 }
 
-// argument is one of a command's arguments, or all that are left.
+// argument is an argument of a command, or all remaining ones.
 type argument struct {
 	name     string
 	help     string
@@ -54,7 +53,8 @@ type argument struct {
 	rest     *[]string
 }
 
-// read puts all fields of a struct on the command but the commands, which it hands on.
+// read adds all fields of a struct to the command. It calls command for those that are
+// commands.
 func (g *grammar) read(of reflect.Value, command func(reflect.StructField, reflect.Value) error) error {
 	for i := range of.NumField() {
 		field, tag := of.Type().Field(i), of.Type().Field(i).Tag
@@ -110,7 +110,7 @@ func (g *grammar) flag(field reflect.StructField, value reflect.Value) error {
 		return define(to, value, name, tag.Get("short"), usage, tag.Get("sep") == "none")
 	}
 	text, hasDefault := tag.Lookup("default")
-	if hasDefault { // said to another set, so that a list is still replaced by what is said to this one
+	if hasDefault { // set in a separate flag set, so that values from the command line replace a list and do not extend it
 		aside := pflag.NewFlagSet(name, pflag.ContinueOnError)
 		if err := errors.Join(add(aside), aside.Set(name, text)); err != nil {
 			return fmt.Errorf("%s: the default: %w", field.Name, err)
@@ -126,7 +126,7 @@ func (g *grammar) flag(field reflect.StructField, value reflect.Value) error {
 	case hasDefault:
 		flag.DefValue = text
 	}
-	v := &valueOf{Value: flag.Value, placeholder: tag.Get("placeholder"), env: env, xor: tag.Get("xor")}
+	v := &flagValue{Value: flag.Value, placeholder: tag.Get("placeholder"), env: env, xor: tag.Get("xor")}
 	_, v.required = tag.Lookup("required")
 	if values, any := tag.Lookup("enum"); any {
 		v.allowed = strings.Split(values, ",")
@@ -135,7 +135,7 @@ func (g *grammar) flag(field reflect.StructField, value reflect.Value) error {
 	return nil
 }
 
-// define makes a flag of a field.
+// define creates a flag for a field.
 func define(flags *pflag.FlagSet, value reflect.Value, name, short, usage string, whole bool) error {
 	switch into := value.Addr().Interface().(type) {
 	case *string:
@@ -156,14 +156,14 @@ func define(flags *pflag.FlagSet, value reflect.Value, name, short, usage string
 		flags.DurationVarP(into, name, short, *into, usage)
 	case **string:
 		text := func(text string) (string, error) { return text, nil }
-		flags.VarP(optional[string]{into, text, "string"}, name, short, usage)
+		flags.VarP(pointerValue[string]{into, text, "string"}, name, short, usage)
 	case **time.Duration:
-		flags.VarP(optional[time.Duration]{into, time.ParseDuration, "duration"}, name, short, usage)
+		flags.VarP(pointerValue[time.Duration]{into, time.ParseDuration, "duration"}, name, short, usage)
 	case **int:
-		flags.VarP(optional[int]{into, strconv.Atoi, "int"}, name, short, usage)
+		flags.VarP(pointerValue[int]{into, strconv.Atoi, "int"}, name, short, usage)
 	case **float64:
 		number := func(text string) (float64, error) { return strconv.ParseFloat(text, 64) }
-		flags.VarP(optional[float64]{into, number, "float64"}, name, short, usage)
+		flags.VarP(pointerValue[float64]{into, number, "float64"}, name, short, usage)
 	case *map[string]string:
 		flags.StringToStringVarP(into, name, short, *into, usage)
 	case *[]string:
@@ -178,48 +178,48 @@ func define(flags *pflag.FlagSet, value reflect.Value, name, short, usage string
 	return nil
 }
 
-// optional is a value that may not be said at all.
-type optional[T any] struct {
+// pointerValue is a value that may be unset.
+type pointerValue[T any] struct {
 	into  **T
 	parse func(string) (T, error)
 	kind  string
 }
 
-func (o optional[T]) Set(text string) error {
+func (o pointerValue[T]) Set(text string) error {
 	v, err := o.parse(text)
 	*o.into = &v
 	return err
 }
 
-func (o optional[T]) String() string {
+func (o pointerValue[T]) String() string {
 	if o.into == nil || *o.into == nil {
 		return ""
 	}
 	return fmt.Sprint(**o.into)
 }
 
-func (o optional[T]) Type() string { return o.kind }
+func (o pointerValue[T]) Type() string { return o.kind }
 
-// valueOf is a flag's value, with what its tags say.
-type valueOf struct {
+// flagValue is a flag's value with its tags.
+type flagValue struct {
 	pflag.Value
 	placeholder string
-	allowed     []string // nil: everything
+	allowed     []string // nil: any value
 	env, xor    string
 	required    bool
-	fromEnv     bool     // that variable says it
-	said        []string // the texts that it was set to, one after another
+	fromEnv     bool     // set from the variable
+	texts       []string // the texts that it was set to, in order
 }
 
-func (v *valueOf) Type() string {
+func (v *flagValue) Type() string {
 	if v.placeholder != "" {
 		return v.placeholder
 	}
 	return v.Value.Type()
 }
 
-// isText reports whether an empty text is a value as good as any other.
-func (v *valueOf) isText() bool {
+// isText reports whether an empty text is a valid value.
+func (v *flagValue) isText() bool {
 	if v.allowed != nil {
 		return slices.Contains(v.allowed, "")
 	}
@@ -230,13 +230,13 @@ func (v *valueOf) isText() bool {
 	return false
 }
 
-func (v *valueOf) Set(text string) error {
+func (v *flagValue) Set(text string) error {
 	if v.allowed != nil && !slices.Contains(v.allowed, text) {
 		return fmt.Errorf("it has to be one of %s", strings.Join(slices.DeleteFunc(slices.Clone(v.allowed), isEmpty), ", "))
 	}
-	v.said = append(v.said, text)
+	v.texts = append(v.texts, text)
 	err := v.Value.Set(text)
-	var number *strconv.NumError // which says by what function of Go it was read
+	var number *strconv.NumError // its text would name a function of Go
 	if !errors.As(err, &number) {
 		return err
 	}
@@ -253,7 +253,7 @@ func (v *valueOf) Set(text string) error {
 
 func isEmpty(text string) bool { return text == "" }
 
-// nameOf gives the name of a flag, an argument or a command.
+// nameOf returns the name of a flag, argument or command.
 func nameOf(field reflect.StructField) string {
 	if name := field.Tag.Get("name"); name != "" {
 		return name

@@ -67,8 +67,8 @@ type forest struct {
 	} `cmd:"" help:"What is used."`
 }
 
-// typed is what came of a command line.
-type typed struct {
+// typedFlags is what came of a command line.
+type typedFlags struct {
 	forest
 	ran   any // the command
 	typed []flags.Typed
@@ -77,10 +77,10 @@ type typed struct {
 	fail  error // of the command
 }
 
-func typing(t *testing.T, fail error, args ...string) *typed {
+func typing(t *testing.T, fail error, args ...string) *typedFlags {
 	t.Helper()
 	var out strings.Builder
-	y := &typed{fail: fail}
+	y := &typedFlags{fail: fail}
 	y.err = flags.Program{
 		Name: "forest", About: "Looks after trees.", Envs: "FOREST_", Stdout: &out, Stderr: &out,
 		Run: func(_ context.Context, command any, typed []flags.Typed) error {

@@ -10,14 +10,14 @@ import (
 	"golang.org/x/term"
 )
 
-// Help is as wide as the terminal, within reason.
+// Help is as wide as the terminal, within bounds.
 const (
-	widthOfPages = 100 // where it goes elsewhere than to a terminal
+	defaultWidth = 100 // if the output is not a terminal
 	narrow       = 60
 	wide         = 140
 )
 
-// help shows what a command does and what it takes.
+// help shows what a command does and accepts.
 func help(c *cobra.Command, args []argument) {
 	var out strings.Builder
 	fmt.Fprintf(&out, "Usage: %s\n", usageLine(c))
@@ -58,7 +58,7 @@ func usageLine(c *cobra.Command) string {
 	return line
 }
 
-// line is a name with what there is to say of it.
+// line is a name with its description.
 type line struct{ name, says string }
 
 func argumentLines(args []argument) (lines []line) {
@@ -68,7 +68,7 @@ func argumentLines(args []argument) (lines []line) {
 	return lines
 }
 
-// commandLines are those of a group's commands, or of all.
+// commandLines returns the commands of a group, or all.
 func commandLines(c *cobra.Command, group *cobra.Group) (lines []line) {
 	for _, sub := range c.Commands() {
 		if sub.IsAvailableCommand() && (group == nil || sub.GroupID == group.ID) {
@@ -85,7 +85,7 @@ func longest(lines []line) (column int) {
 	return column
 }
 
-// list shows lines in two columns, the first of which is as wide as is said.
+// list formats lines in two columns. column is the width of the first.
 func list(lines []line, column, width int) string {
 	var out strings.Builder
 	for _, l := range lines {
@@ -96,7 +96,7 @@ func list(lines []line, column, width int) string {
 	return out.String()
 }
 
-// wrapped breaks a text between its words: a hyphen, where [ansi.Wordwrap] breaks too, may
+// wrapped breaks a text only at spaces. [ansi.Wordwrap] also breaks at hyphens, which may
 // belong to a flag.
 func wrapped(text string, width int) string {
 	const unbroken = "\u2011"
@@ -104,12 +104,12 @@ func wrapped(text string, width int) string {
 	return strings.ReplaceAll(text, unbroken, "-")
 }
 
-// width is that of what help is shown on.
+// width returns the width of the output.
 func width(c *cobra.Command) int {
 	if f, is := c.OutOrStdout().(*os.File); is {
 		if columns, _, err := term.GetSize(int(f.Fd())); err == nil {
 			return min(max(columns, narrow), wide)
 		}
 	}
-	return widthOfPages
+	return defaultWidth
 }

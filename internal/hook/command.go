@@ -16,29 +16,29 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// blockingExit is the exit code with which a hook on a stop objects.
+// blockingExit is the exit code with which a stop hook blocks.
 const blockingExit = 2
 
-// pipesPatience is how long output is waited for once a command has ended and only
-// what it left behind could still write.
-const pipesPatience = 300 * time.Millisecond
+// outputGrace is how long output is read after the command has exited, when only processes that
+// it left behind could still write.
+const outputGrace = 300 * time.Millisecond
 
-// command runs a program in a process group of its own. Nothing of the group
-// outlives it: what it leaves behind is killed with it.
+// command runs a program in its own process group. When it has exited, all processes of the
+// group are killed.
 func (h *Hooks) command(ctx context.Context, s *Spec, in *input, body []byte) result {
 	cmd := exec.CommandContext(ctx, s.Command[0], s.Command[1:]...) //nolint:gosec // it is what the operator has configured
 	dir, leave, err := in.enter()
 	if err != nil {
-		return failed("opening the workspace: %v", err)
+		return failedResult("opening the workspace: %v", err)
 	}
 	defer leave()
 	cmd.Dir, cmd.Env = dir, h.environment(in)
 	cmd.Stdin = bytes.NewReader(body)
-	out, errs := newEnds(maxOutput), newEnds(maxOutput)
+	out, errs := newHeadTail(maxOutput), newHeadTail(maxOutput)
 	cmd.Stdout, cmd.Stderr = out, errs
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return killGroup(cmd) }
-	cmd.WaitDelay = pipesPatience
+	cmd.WaitDelay = outputGrace
 	if err := cmd.Start(); err != nil {
 		return notStarted(err)
 	}
@@ -46,11 +46,11 @@ func (h *Hooks) command(ctx context.Context, s *Spec, in *input, body []byte) re
 	if killed := killGroup(cmd); killed != nil && err == nil {
 		err = killed
 	}
-	return ended(in.event, cmd, err, out.String(), errs.String())
+	return resultOf(in.event, cmd, err, out.String(), errs.String())
 }
 
-// enter gives the path by which a process gets into the workspace until leave is called:
-// on Linux, into what was opened, under whichever name that is by now.
+// enter returns a path to the workspace that is valid until leave is called. On Linux it leads
+// to the opened directory, even if that has been renamed.
 func (in *input) enter() (path string, leave func(), _ error) {
 	if in.open == nil || runtime.GOOS != "linux" {
 		return in.Dir, func() {}, nil
@@ -62,7 +62,7 @@ func (in *input) enter() (path string, leave func(), _ error) {
 	return fmt.Sprintf("/proc/self/fd/%d", dir.Fd()), func() { dir.Close() }, nil
 }
 
-// killGroup kills all of a command's process group; that none is left is fine.
+// killGroup kills the process group of a command. An empty group is not an error.
 func killGroup(cmd *exec.Cmd) error {
 	err := syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 	if err == nil || errors.Is(err, syscall.ESRCH) {
@@ -72,42 +72,42 @@ func killGroup(cmd *exec.Cmd) error {
 }
 
 func notStarted(err error) result {
-	r := failed("%v", err)
+	r := failedResult("%v", err)
 	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
 		r.outcome = tree.HookMissing
 	}
 	return r
 }
 
-// ended says what an exit means. Output that was still held open when the command
-// had ended, and a stdin that it did not read, mean nothing.
-func ended(event tree.HookEvent, cmd *exec.Cmd, err error, out, errs string) result {
+// resultOf returns the result of a command that has exited. Two errors are ignored: output that
+// was still held open, and input that the command did not read.
+func resultOf(event tree.HookEvent, cmd *exec.Cmd, err error, out, errs string) result {
 	state := cmd.ProcessState
 	var r result
 	switch {
 	case state == nil:
-		return failed("%v", err)
+		return failedResult("%v", err)
 	case state.Success():
-		r = said(event, out)
+		r = passedResult(event, out)
 	case state.ExitCode() == blockingExit && event == tree.SubagentStop:
-		r = blocks(errs)
+		r = blockedResult(errs)
 	default:
-		r = failed("%s: %s", state, errs)
+		r = failedResult("%s: %s", state, errs)
 	}
 	r.exitCode = state.ExitCode()
 	return r
 }
 
-// passed names what a command gets of the worker's environment: nothing that could
-// be a key.
-var passed = []string{"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TMPDIR", "TERM"}
+// inheritedVars are the variables that a command inherits from the worker. None of them should
+// contain a key.
+var inheritedVars = []string{"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TMPDIR", "TERM"}
 
-// environment is that of a command.
+// environment returns the environment of a command.
 func (h *Hooks) environment(in *input) []string {
 	var env []string
 	for _, entry := range h.Environ {
 		name, _, _ := strings.Cut(entry, "=")
-		if slices.Contains(passed, name) || strings.HasPrefix(name, "LC_") {
+		if slices.Contains(inheritedVars, name) || strings.HasPrefix(name, "LC_") {
 			env = append(env, entry)
 		}
 	}

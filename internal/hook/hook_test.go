@@ -21,7 +21,7 @@ import (
 
 var subject = hook.Subject{Session: "s", Task: "t", Parent: "p", Run: 2, Agent: "explore", Prompt: "look"}
 
-func bound(t *testing.T, dir string, specs ...hook.Spec) *hook.Bound {
+func bound(t *testing.T, dir string, specs ...hook.Spec) *hook.RunHooks {
 	t.Helper()
 	h := hook.New(hook.Config{Specs: specs, Environ: []string{
 		"PATH=" + os.Getenv("PATH"), "ANTHROPIC_API_KEY=secret", "LC_ALL=C", "HOME=/",
@@ -63,7 +63,7 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-func ask(ctx context.Context, b *hook.Bound, event tree.HookEvent) []tree.HookRun {
+func ask(ctx context.Context, b *hook.RunHooks, event tree.HookEvent) []tree.HookRun {
 	if event == tree.SubagentStart {
 		return b.Start(ctx)
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// Bounds of what is configured, in bytes.
+// Size limits, in bytes.
 const (
 	maxFile = 256 << 10
 	maxText = 4 << 10
@@ -33,8 +33,8 @@ func Load(file string) ([]Spec, error) {
 	return Parse(file, data)
 }
 
-// Parse reads a file of hooks: YAML with the one key hooks. An error begins with
-// "source:line: " and says what was expected there.
+// Parse parses a YAML file whose only key is hooks. Errors start with "source:line: " and say
+// what was expected there.
 func Parse(source string, data []byte) ([]Spec, error) {
 	r := reader{source: source}
 	switch {
@@ -64,16 +64,15 @@ func Parse(source string, data []byte) ([]Spec, error) {
 	return r.specs(fields["hooks"], true)
 }
 
-// ParseList reads the list of hooks of an agent's definition, which are for that
-// agent and so have no matcher. The lines of the definition are those of the YAML
-// and offset.
+// ParseList parses the list of hooks in an agent definition. These hooks are for that agent, so
+// they have no matcher. offset is added to the line numbers of the YAML to get those of the
+// definition.
 func ParseList(source string, offset int, list ast.Node) ([]Spec, error) {
 	r := reader{source: source, offset: offset}
 	return r.specs(list, false)
 }
 
-// reader reads a syntax tree, so that every error knows its line and nothing is
-// converted.
+// reader reads a syntax tree, so that every error has a line and no value is converted.
 type reader struct {
 	source string
 	offset int
@@ -91,7 +90,7 @@ func (r reader) at(node ast.Node, format string, args ...any) error {
 	return r.problem(line, format, args...)
 }
 
-// mapping gives the values of a mapping by key; only the named keys are allowed.
+// mapping returns the values of a mapping by key. Only the given keys are allowed.
 func (r reader) mapping(node ast.Node, keys ...string) (map[string]ast.Node, error) {
 	m, ok := node.(*ast.MappingNode)
 	if !ok {
@@ -115,7 +114,7 @@ func (r reader) mapping(node ast.Node, keys ...string) (map[string]ast.Node, err
 	return fields, nil
 }
 
-// specs reads a list of hooks. Those of a worker's file may name agents.
+// specs reads a list of hooks. With matchers, hooks may name agents, as in a worker's file.
 func (r reader) specs(node ast.Node, matchers bool) ([]Spec, error) {
 	list, ok := node.(*ast.SequenceNode)
 	if !ok {
@@ -170,7 +169,7 @@ func (r reader) spec(node ast.Node, matchers bool) (Spec, error) {
 
 var events = map[string]tree.HookEvent{"SubagentStart": tree.SubagentStart, "SubagentStop": tree.SubagentStop}
 
-// fieldReader reads the values of one hook; the first thing wrong is kept.
+// fieldReader reads the values of one hook. err is the first problem.
 type fieldReader struct {
 	reader
 	node   ast.Node
@@ -190,7 +189,7 @@ func (f *fieldReader) fail(node ast.Node, format string, args ...any) {
 	}
 }
 
-// text gives a string, or "" if the key is absent. What check says is a problem.
+// text returns a string, or "" if the key is missing. check returns a problem, or "".
 func (f *fieldReader) text(key string, check func(string) string) string {
 	node := f.fields[key]
 	if node == nil {
@@ -217,7 +216,7 @@ func stringOf(node ast.Node) (string, bool) {
 	return "", false
 }
 
-// command gives a program and its arguments, or nil if the key is absent.
+// command returns a program and its arguments, or nil if the key is missing.
 func (f *fieldReader) command() []string {
 	node := f.fields["command"]
 	if node == nil {
@@ -243,7 +242,7 @@ func (f *fieldReader) command() []string {
 	return command
 }
 
-// The checks of single values: each says what was expected, or nothing.
+// The checks of single values return what was expected, or "".
 
 func checkName(s string) string {
 	const limit = 64
@@ -281,8 +280,8 @@ func checkURL(s string) string {
 	return "expected a URL such as https://hooks.example.com/stop, without a user"
 }
 
-// ValidURL reports whether a text is a URL that can be called: http or https, a
-// host, no user, nothing that can't be shown.
+// ValidURL reports whether a URL can be called: http or https, with a host, without a user, and
+// only printable ASCII.
 func ValidURL(s string) bool {
 	u, err := url.Parse(s)
 	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != "" && u.User == nil && u.Opaque == "" &&

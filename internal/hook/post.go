@@ -14,20 +14,20 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// maxBody bounds the answer to a call, in bytes.
+// maxBody bounds the response, in bytes.
 const maxBody = 64 << 10
 
-// post calls a URL with what a command would read. Redirects are not followed.
+// post sends the JSON that a command would read to a URL. It does not follow redirects.
 func (h *Hooks) post(ctx context.Context, s *Spec, event tree.HookEvent, body []byte) result {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.URL, bytes.NewReader(body))
 	if err != nil {
-		return failed("%v", bare(err))
+		return failedResult("%v", withoutURL(err))
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("User-Agent", "coppice-hook")
 	resp, err := h.client.Do(req)
 	if err != nil {
-		r := failed("%v", bare(err))
+		r := failedResult("%v", withoutURL(err))
 		if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
 			r.outcome = tree.HookMissing
 		}
@@ -37,25 +37,25 @@ func (h *Hooks) post(ctx context.Context, s *Spec, event tree.HookEvent, body []
 	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxBody+1))
 	switch {
 	case err != nil:
-		return failed("reading the answer: %v", err)
+		return failedResult("reading the answer: %v", err)
 	case resp.StatusCode < 200 || resp.StatusCode > 299:
-		return failed("HTTP %s: %s", resp.Status, answer)
+		return failedResult("HTTP %s: %s", resp.Status, answer)
 	case len(answer) > maxBody:
-		return failed("the answer has more than %d bytes", maxBody)
+		return failedResult("the answer has more than %d bytes", maxBody)
 	}
-	return answered(event, bytes.TrimSpace(answer))
+	return responseResult(event, bytes.TrimSpace(answer))
 }
 
-// bare is an error without the URL, which watchers are not to see: it may hold a token.
-func bare(err error) error {
+// withoutURL removes the URL from an error. It may contain a token, and watchers see the error.
+func withoutURL(err error) error {
 	if outer, ok := errors.AsType[*url.Error](err); ok {
 		return outer.Err
 	}
 	return err
 }
 
-// answered says what the body of a successful call means.
-func answered(event tree.HookEvent, body []byte) result {
+// responseResult interprets the body of a successful response.
+func responseResult(event tree.HookEvent, body []byte) result {
 	if len(body) == 0 {
 		return result{outcome: tree.HookPassed}
 	}
@@ -65,19 +65,19 @@ func answered(event tree.HookEvent, body []byte) result {
 		Context  string `json:"context"`
 	}
 	if err := json.Unmarshal(body, &answer); err != nil {
-		return failed("the answer is neither empty nor the JSON that is expected: %v", err)
+		return failedResult("the answer is neither empty nor the JSON that is expected: %v", err)
 	}
 	switch {
 	case answer.Decision == "block" && event == tree.SubagentStop:
-		e := newEnds(maxOutput)
-		_, _ = e.Write([]byte(answer.Reason)) // it takes everything
-		return blocks(e.String())
+		e := newHeadTail(maxOutput)
+		_, _ = e.Write([]byte(answer.Reason)) // it never fails
+		return blockedResult(e.String())
 	case answer.Decision == "block":
-		return failed("a start can't be blocked")
+		return failedResult("a start can't be blocked")
 	case answer.Decision != "" && answer.Decision != "approve":
-		return failed("the decision %.50q is neither block nor approve", answer.Decision)
+		return failedResult("the decision %.50q is neither block nor approve", answer.Decision)
 	}
-	e := newEnds(maxOutput)
+	e := newHeadTail(maxOutput)
 	_, _ = e.Write([]byte(strings.TrimSpace(answer.Context)))
-	return said(event, e.String())
+	return passedResult(event, e.String())
 }

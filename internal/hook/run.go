@@ -15,34 +15,34 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// Bounds of what a hook gets and gives, in bytes.
+// Limits of input and output, in bytes.
 const (
-	maxInput  = 128 << 10 // of the prompt, and of the last message
-	maxOutput = 16 << 10  // of what it says
-	maxGist   = 200       // of what watchers see of what it said
+	maxInput   = 128 << 10 // of the prompt, and of the last message
+	maxOutput  = 16 << 10  // of the output
+	maxMessage = 200       // of the message that watchers see
 )
 
-// Config is the hooks of a worker, and what they run with.
+// Config has the hooks of a worker and their environment.
 type Config struct {
 	Specs []Spec
-	// Definitions lets the hooks run that come with agents' definitions.
+	// Definitions enables the hooks in agent definitions.
 	Definitions bool
-	Environ     []string // of the worker; commands get what is harmless of it
+	Environ     []string // of the worker; commands inherit harmless variables
 	Now         func() time.Time
 }
 
-// Hooks are the hooks of a worker. They may be asked at once.
+// Hooks runs the hooks of a worker. It is safe for concurrent use.
 type Hooks struct {
 	Config
 	client *http.Client
 }
 
-// New makes ready to run hooks.
+// New applies the defaults of the configuration.
 func New(c Config) *Hooks {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	transport := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // it is documented to be one
+	transport := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // documented to have this type
 	transport.MaxIdleConnsPerHost = 2
 	return &Hooks{Config: c, client: &http.Client{
 		Transport:     transport,
@@ -50,61 +50,62 @@ func New(c Config) *Hooks {
 	}}
 }
 
-// Close lets go of idle connections.
+// Close closes idle connections.
 func (h *Hooks) Close() { h.client.CloseIdleConnections() }
 
-// Subject is the run of a sub-agent that hooks are told of.
+// Subject is the run of a sub-agent that hooks are about.
 type Subject struct {
 	Session, Task, Parent string
 	Run                   int
 	Agent, Prompt         string
-	Dir                   string // its workspace; commands run there
-	// Open opens the workspace, whatever its path leads to by now: agents may have put a
-	// link in its place. nil: it is where the path leads.
+	Dir                   string // workspace of the run, and working directory of commands
+	// Open opens the workspace. Agents may have replaced its path by a link, so hooks use the
+	// opened directory. If it is nil, they use Dir.
 	Open func() (*os.File, error)
 }
 
-// Bound are the hooks of one run.
-type Bound struct {
-	hooks   *Hooks
-	subject Subject
-	foreign []Spec // those that come with the definition
+// RunHooks are the hooks of one run.
+type RunHooks struct {
+	hooks          *Hooks
+	subject        Subject
+	fromDefinition []Spec // from the agent's definition
 }
 
-// For gives the hooks of a run; nil if there are none. Those of the definition are
-// for its agent alone.
-func (h *Hooks) For(s Subject, definition []Spec) *Bound {
-	b := &Bound{hooks: h, subject: s, foreign: definition}
+// For returns the hooks of a run; nil if there are none. definition has the hooks of the run's
+// agent definition.
+func (h *Hooks) For(s Subject, definition []Spec) *RunHooks {
+	b := &RunHooks{hooks: h, subject: s, fromDefinition: definition}
 	for _, event := range []tree.HookEvent{tree.SubagentStart, tree.SubagentStop} {
-		if own, foreign := b.due(event); len(own)+len(foreign) > 0 {
+		if own, foreign := b.hooksFor(event); len(own)+len(foreign) > 0 {
 			return b
 		}
 	}
 	return nil
 }
 
-// due gives the hooks for an event: the worker's own, then those of the definition.
-func (b *Bound) due(event tree.HookEvent) (own, foreign []Spec) {
+// hooksFor returns the hooks for an event: first those of the worker, then those of the
+// definition.
+func (b *RunHooks) hooksFor(event tree.HookEvent) (own, foreign []Spec) {
 	own = matching(b.hooks.Specs, event, b.subject.Agent)
-	foreign = matching(b.foreign, event, b.subject.Agent)
+	foreign = matching(b.fromDefinition, event, b.subject.Agent)
 	return own, foreign[:min(len(foreign), tree.MaxHooks-len(own))]
 }
 
-// Start asks the hooks on the start of the run, and gives what came of each in the
-// order in which they are configured.
-func (b *Bound) Start(ctx context.Context) []tree.HookRun {
-	return b.ask(ctx, b.input(tree.SubagentStart))
+// Start runs the hooks for the start of the run and returns the results in the order of the
+// configuration.
+func (b *RunHooks) Start(ctx context.Context) []tree.HookRun {
+	return b.runAll(ctx, b.input(tree.SubagentStart))
 }
 
-// Stop asks the hooks on its stop about the answer. wentOn says how often they have
-// made the run go on.
-func (b *Bound) Stop(ctx context.Context, answer string, wentOn int) []tree.HookRun {
+// Stop runs the hooks for the stop of the run, with its answer. wentOn is how often stop hooks
+// have made the run continue.
+func (b *RunHooks) Stop(ctx context.Context, answer string, wentOn int) []tree.HookRun {
 	in := b.input(tree.SubagentStop)
 	in.LastMessage, in.StopHookActive = excerpt.Head(answer, maxInput), wentOn > 0
-	return b.ask(ctx, in)
+	return b.runAll(ctx, in)
 }
 
-// input is what a hook reads, as JSON.
+// input is the JSON input of a hook.
 type input struct {
 	Event          string `json:"hook_event_name"`
 	Session        string `json:"session_id"`
@@ -121,7 +122,7 @@ type input struct {
 	open  func() (*os.File, error)
 }
 
-func (b *Bound) input(event tree.HookEvent) *input {
+func (b *RunHooks) input(event tree.HookEvent) *input {
 	s := b.subject
 	return &input{
 		Event: event.String(), Session: s.Session, Task: s.Task, Parent: s.Parent, Run: s.Run,
@@ -129,15 +130,15 @@ func (b *Bound) input(event tree.HookEvent) *input {
 	}
 }
 
-// ask runs all hooks for an event at the same time.
-func (b *Bound) ask(ctx context.Context, in *input) []tree.HookRun {
-	own, foreign := b.due(in.event)
+// runAll runs all hooks for an event concurrently.
+func (b *RunHooks) runAll(ctx context.Context, in *input) []tree.HookRun {
+	own, foreign := b.hooksFor(in.event)
 	if len(own)+len(foreign) == 0 {
 		return nil
 	}
 	body, err := json.Marshal(in)
 	if err != nil {
-		panic(fmt.Sprintf("hook: encoding its input: %v", err)) // strings and numbers
+		panic(fmt.Sprintf("hook: encoding its input: %v", err)) // it has only strings and numbers
 	}
 	ran := make([]tree.HookRun, len(own)+len(foreign))
 	var running sync.WaitGroup
@@ -151,14 +152,14 @@ func (b *Bound) ask(ctx context.Context, in *input) []tree.HookRun {
 				continue
 			}
 		}
-		running.Go(func() { b.hooks.one(ctx, &spec, in, body, &ran[i]) })
+		running.Go(func() { b.hooks.runOne(ctx, &spec, in, body, &ran[i]) })
 	}
 	running.Wait()
 	return ran
 }
 
-// one runs one hook to its end or its timeout.
-func (h *Hooks) one(ctx context.Context, s *Spec, in *input, body []byte, ran *tree.HookRun) {
+// runOne runs one hook until it ends or its timeout expires.
+func (h *Hooks) runOne(ctx context.Context, s *Spec, in *input, body []byte, ran *tree.HookRun) {
 	begun := h.Now()
 	ctx, cancel := context.WithTimeout(ctx, s.timeout())
 	defer cancel()
@@ -172,11 +173,11 @@ func (h *Hooks) one(ctx context.Context, s *Spec, in *input, body []byte, ran *t
 		r = result{outcome: tree.HookTimedOut, exitCode: r.exitCode, message: fmt.Sprintf("stopped after %s", s.timeout())}
 	}
 	ran.Outcome, ran.ExitCode = r.outcome, r.exitCode
-	ran.Output, ran.Message = strings.ToValidUTF8(r.output, "\uFFFD"), gist(r.message)
+	ran.Output, ran.Message = strings.ToValidUTF8(r.output, "\uFFFD"), oneLine(r.message)
 	ran.Millis = max(h.Now().Sub(begun).Milliseconds(), 0)
 }
 
-// result is what came of a hook.
+// result is the result of a hook.
 type result struct {
 	outcome  tree.HookOutcome
 	exitCode int
@@ -184,8 +185,8 @@ type result struct {
 	message  string // for people
 }
 
-// said is the result of a hook that has nothing against it, but something to say.
-func said(event tree.HookEvent, text string) result {
+// passedResult is the result of a hook that does not block. text is its output.
+func passedResult(event tree.HookEvent, text string) result {
 	r := result{outcome: tree.HookPassed, message: text}
 	if event == tree.SubagentStart {
 		r.output = strings.TrimSpace(text)
@@ -193,19 +194,19 @@ func said(event tree.HookEvent, text string) result {
 	return r
 }
 
-// blocks is the result of a hook on a stop that wants the sub-agent to go on.
-func blocks(reason string) result {
+// blockedResult is the result of a stop hook that makes the sub-agent continue.
+func blockedResult(reason string) result {
 	if reason = strings.TrimSpace(reason); reason == "" {
 		reason = "It gave no reason."
 	}
 	return result{outcome: tree.HookBlocked, output: reason, message: reason}
 }
 
-func failed(format string, args ...any) result {
+func failedResult(format string, args ...any) result {
 	return result{outcome: tree.HookFailed, message: fmt.Sprintf(format, args...)}
 }
 
-// gist is a text on one line, cut.
-func gist(text string) string {
-	return excerpt.Short(strings.Join(strings.Fields(strings.ToValidUTF8(text, "\uFFFD")), " "), maxGist)
+// oneLine returns a text on one line, truncated.
+func oneLine(text string) string {
+	return excerpt.Short(strings.Join(strings.Fields(strings.ToValidUTF8(text, "\uFFFD")), " "), maxMessage)
 }

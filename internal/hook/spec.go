@@ -1,8 +1,6 @@
-// Package hook runs what an operator hangs on the start and the stop of
-// sub-agents: a command, or a call over HTTP. Which hooks there are is read from a
-// file of the worker's and from the definitions of agents; which of them match is
-// a pure question. Whatever goes wrong with a hook is its outcome, never a failure
-// of the run.
+// Package hook runs hooks when sub-agents start and stop: commands or HTTP calls. Hooks are
+// configured in a file of the worker and in agent definitions. Matching them is a pure
+// function. A hook that fails has a failed outcome; it never makes the run fail.
 package hook
 
 import (
@@ -13,21 +11,21 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// DefaultTimeout is how long a hook may take that says nothing of it.
+// DefaultTimeout is the timeout of hooks that set none.
 const DefaultTimeout = 30 * time.Second
 
-// The bounds of a timeout that a hook may say.
+// Bounds of a configured timeout.
 const (
 	minTimeout = 100 * time.Millisecond
 	maxTimeout = 10 * time.Minute
 )
 
-// Spec is a hook as it is configured: a command or a URL.
+// Spec is the configuration of a hook: a command or a URL.
 type Spec struct {
 	Name    string
 	Event   tree.HookEvent
-	Matcher string   // a glob (as of path.Match) of names of agents; empty: all
-	Command []string // the program and its arguments
+	Matcher string   // glob (path.Match) for agent names; empty: all
+	Command []string // program and arguments
 	URL     string
 	Timeout time.Duration // 0: DefaultTimeout
 }
@@ -55,8 +53,7 @@ func (s *Spec) timeout() time.Duration {
 	return s.Timeout
 }
 
-// matching gives the hooks for an event of an agent, in their order, no more than a
-// run may have.
+// matching returns the hooks for an event of an agent, in order, up to the maximum for a run.
 func matching(specs []Spec, event tree.HookEvent, agent string) []Spec {
 	found := slices.DeleteFunc(slices.Clone(specs), func(s Spec) bool { return !s.Matches(event, agent) })
 	return found[:min(len(found), tree.MaxHooks)]

@@ -26,7 +26,7 @@ const summaryHead = "What came before was summed up, since the conversation has 
 // long. A provider that gives no summary does not end the run; it goes on with what it
 // has. The error is of the journal.
 func (r *runner) compact(ctx context.Context) error {
-	if r.Spent != "" || transcript.Size(r.Transcript) < r.mostTokens() {
+	if r.Spent != "" || transcript.EstimateTokens(r.Transcript) < r.mostTokens() {
 		return nil
 	}
 	_, err := r.sumUp(ctx)
@@ -59,7 +59,7 @@ func (r *runner) refused(ctx context.Context, reason tree.Reason, why error) (Ou
 // model call, and recorded like every other message: a crash repeats at most that call. The
 // error is of the journal.
 func (r *runner) sumUp(ctx context.Context) (done bool, _ error) {
-	older, upTo := transcript.Older(r.Transcript)
+	older, upTo := transcript.OlderPart(r.Transcript)
 	if !r.Compacts || r.noSummary || len(older) == 0 {
 		return false, nil
 	}
@@ -78,7 +78,7 @@ func (r *runner) sumUp(ctx context.Context) (done bool, _ error) {
 		return false, err
 	}
 	summary.Ordinal, summary.UpTo = reply.Ordinal, upTo
-	r.Transcript = transcript.Seen(append(r.Transcript, *summary))
+	r.Transcript = transcript.Visible(append(r.Transcript, *summary))
 	if b := reply.Boundary; b != nil { // replicas of the release before give none
 		r.Spent, r.Short = b.Spent, b.Short
 	}
@@ -91,7 +91,7 @@ func (r *runner) mostTokens() int64 {
 	if r.CompactAt > 0 {
 		return int64(r.CompactAt)
 	}
-	return int64(model.CompactAt(cmp.Or(r.ModelName, transcript.Model(r.Transcript))))
+	return int64(model.CompactAt(cmp.Or(r.ModelName, transcript.LastModel(r.Transcript))))
 }
 
 // summarise asks the model for a summary of messages. It is asked in the same

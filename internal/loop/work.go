@@ -337,7 +337,7 @@ func (w *batch) results(b *Boundary) tree.Message {
 		w.own[r.Block] = r
 	}
 	return tree.Message{
-		ID: b.ID, Ordinal: b.Ordinal, Role: tree.RoleTool, Blocks: transcript.Results(w.asked, w.own),
+		ID: b.ID, Ordinal: b.Ordinal, Role: tree.RoleTool, Blocks: transcript.ResultBlocks(w.asked, w.own),
 	}
 }
 

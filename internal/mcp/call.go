@@ -27,23 +27,22 @@ import (
 // remote is a tool of a server.
 type remote struct {
 	server *server
-	offer  offer
+	listed listedTool
 }
 
-// Spec is what the server says, made plain.
-func (t remote) Spec() model.ToolSpec { return t.offer.spec }
+// Spec returns the specification from the server, in the form that providers accept.
+func (t remote) Spec() model.ToolSpec { return t.listed.spec }
 
-// Effect is lasting, but for tools that only read, by the word of a server that is
-// taken at it.
+// Effect is lasting, except for tools that only read according to a server whose annotations
+// are trusted.
 func (t remote) Effect() tool.Effect {
-	if t.offer.readOnly {
+	if t.listed.readOnly {
 		return tool.EffectNone
 	}
 	return tool.EffectLasting
 }
 
-// Guard: the argument is the input as it is sent to the server, as JSON with its keys
-// in order.
+// Guard returns a guard whose argument is the canonical input.
 func (t remote) Guard() tool.Guard {
 	g := tool.Guard{Access: policy.AccessOther, Arguments: func(call tool.Call) []string {
 		input, err := canonical(call.Input)
@@ -52,14 +51,14 @@ func (t remote) Guard() tool.Guard {
 		}
 		return []string{string(input)}
 	}}
-	if t.offer.readOnly {
+	if t.listed.readOnly {
 		g.Access = policy.AccessRead
 	}
 	return g
 }
 
-// canonical gives the one way in which an input is written: that of a key that is
-// there twice the last counts, for us and for the server.
+// canonical returns the canonical JSON of an input, with sorted keys. Of a repeated key the
+// last value counts, for the guard and for the server.
 func canonical(raw json.RawMessage) (json.RawMessage, error) {
 	if len(bytes.TrimSpace(raw)) == 0 {
 		return json.RawMessage("{}"), nil
@@ -82,13 +81,13 @@ func canonical(raw json.RawMessage) (json.RawMessage, error) {
 	return bytes.TrimSpace(out.Bytes()), nil
 }
 
-// Call calls the tool at the server.
+// Call calls the tool on the server.
 func (t remote) Call(ctx context.Context, call tool.Call) tool.Outcome {
 	input, err := canonical(call.Input)
 	if err != nil {
 		return tool.Done{Text: err.Error(), IsError: true}
 	}
-	result, err := t.server.call(ctx, t.offer.own, input)
+	result, err := t.server.call(ctx, t.listed.own, input)
 	if err != nil {
 		return tool.Done{Text: t.server.text(err), IsError: true}
 	}
@@ -96,8 +95,8 @@ func (t remote) Call(ctx context.Context, call tool.Call) tool.Outcome {
 	return tool.Done{Text: call.Workspace.Fitted(t.Spec().Name, text), IsError: result.IsError}
 }
 
-// call calls a tool. A call that certainly has not reached the server is made again
-// once it is back, if that is soon.
+// call calls a tool. A call that has certainly not reached the server is repeated if the server
+// is back soon.
 func (s *server) call(ctx context.Context, own string, input json.RawMessage) (*sdk.CallToolResult, error) {
 	patience, cancel := context.WithTimeout(ctx, s.times.back)
 	defer cancel()
@@ -106,26 +105,26 @@ func (s *server) call(ctx context.Context, own string, input json.RawMessage) (*
 		if err != nil {
 			return nil, err
 		}
-		var sent fate
-		result, err := s.over(withFate(ctx, &sent), l, own, input)
+		var sent callStatus
+		result, err := s.callOver(withCallStatus(ctx, &sent), l, own, input)
 		if err == nil || !sent.unsent(err) {
 			return result, err
 		}
 		s.set(func() {
-			if s.link == l {
-				s.link, s.why = nil, err
+			if s.conn == l {
+				s.conn, s.why = nil, err
 			}
 		})
 		l.end(err)
 	}
 }
 
-// ready gives the connection, or says that there is none.
-func (s *server) ready(ctx context.Context) (*link, error) {
-	var l *link
+// ready returns the connection, or an error if there is none.
+func (s *server) ready(ctx context.Context) (*connection, error) {
+	var l *connection
 	var why error
-	up := s.until(ctx, func() bool {
-		if l, why = s.link, s.why; l == nil {
+	up := s.waitFor(ctx, func() bool {
+		if l, why = s.conn, s.why; l == nil {
 			select {
 			case s.wake <- struct{}{}:
 			default:
@@ -142,9 +141,9 @@ func (s *server) ready(ctx context.Context) (*link, error) {
 	return nil, fmt.Errorf("the MCP server %s is down, and was not back within %s: %w", s.Name, s.times.back, why)
 }
 
-// over makes a call over a connection.
-func (s *server) over(ctx context.Context, l *link, own string, input json.RawMessage) (*sdk.CallToolResult, error) {
-	result, err := within(ctx, s, s.Timeout, func(ctx context.Context) (*sdk.CallToolResult, error) {
+// callOver makes a call over a connection.
+func (s *server) callOver(ctx context.Context, l *connection, own string, input json.RawMessage) (*sdk.CallToolResult, error) {
+	result, err := withTimeout(ctx, s, s.Timeout, func(ctx context.Context) (*sdk.CallToolResult, error) {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		select {
@@ -152,7 +151,7 @@ func (s *server) over(ctx context.Context, l *link, own string, input json.RawMe
 			return nil, sdk.ErrConnectionClosed
 		default:
 		}
-		// Calls of a process end with its pipes, which tells what was sent from what was not.
+		// Calls to a process end with its pipes; that tells whether they were sent.
 		if s.URL != "" {
 			s.calls.Go(func() {
 				select {
@@ -173,12 +172,12 @@ func (s *server) over(ctx context.Context, l *link, own string, input json.RawMe
 		s.calls.Go(func() { s.probe(context.WithoutCancel(ctx), l) })
 		return nil, fmt.Errorf("the MCP server %s gave no answer within %s; the call was cancelled, and may have had its effect all the same", s.Name, s.Timeout)
 	}
-	return nil, s.explained(ctx, l, err)
+	return nil, s.explain(ctx, l, err)
 }
 
-// within asks a server for something, and waits no longer than it may take: a process
-// that does not read can hold up the asking itself, whose end is not waited for here.
-func within[T any](ctx context.Context, s *server, limit time.Duration, ask func(context.Context) (T, error)) (T, error) {
+// withTimeout sends a request to a server, with a timeout. It does not wait for ask to return,
+// because a process that does not read can block it.
+func withTimeout[T any](ctx context.Context, s *server, limit time.Duration, ask func(context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	type answer struct {
 		value T
@@ -199,9 +198,9 @@ func within[T any](ctx context.Context, s *server, limit time.Duration, ask func
 	}
 }
 
-// explained says what went wrong with a call.
-func (s *server) explained(ctx context.Context, l *link, err error) error {
-	f := fateOf(ctx)
+// explain returns the reason why a call failed.
+func (s *server) explain(ctx context.Context, l *connection, err error) error {
+	f := callStatusOf(ctx)
 	answer, ok := errors.AsType[*jsonrpc.Error](err)
 	_, onTheWay := errors.AsType[*url.Error](err)
 	switch {
@@ -209,7 +208,7 @@ func (s *server) explained(ctx context.Context, l *link, err error) error {
 		return err
 	case onTheWay:
 	case errors.Is(err, sdk.ErrConnectionClosed):
-		// Of these answers the SDK keeps the text only, behind its own.
+		// For these responses the SDK keeps only the text, behind its own.
 		text := strings.TrimPrefix(err.Error(), sdk.ErrConnectionClosed.Error()+": ")
 		return fmt.Errorf("the MCP server %s answered with an error: %s", s.Name, text)
 	case ok && (answer.Code != codeRejected || f.sent.Load() && f.status.Load() == 0):
@@ -219,10 +218,10 @@ func (s *server) explained(ctx context.Context, l *link, err error) error {
 	case ok:
 		return fmt.Errorf("the MCP server %s did not take the call: %w", s.Name, err)
 	default:
-		// The end of the connection, if it is that, says more than that of the call.
+		// If the connection has ended, its error says more than that of the call.
 		select {
 		case <-l.ending:
-		case <-time.After(endsWithin):
+		case <-time.After(endDetection):
 			return fmt.Errorf("the MCP server %s gave no answer that can be read to the call, which may have had its effect: %w", s.Name, err)
 		}
 		select {
@@ -234,39 +233,38 @@ func (s *server) explained(ctx context.Context, l *link, err error) error {
 	return fmt.Errorf("the connection to the MCP server %s was lost during the call, which may have had its effect: %w", s.Name, err)
 }
 
-// endsWithin is how long after a call that it ends a connection is known to end.
-const endsWithin = time.Second
+// endDetection is how long after a failed call the end of its connection is detected.
+const endDetection = time.Second
 
-// codeRejected is what the SDK gives a call that it could not hand over. Servers may
-// answer with it too.
+// codeRejected is the SDK's code for a call that it could not send. Servers may respond with it
+// too.
 const codeRejected = -32005
 
-// fate is what is known of a call on its way.
-type fate struct {
-	sent    atomic.Bool  // it was given to what the connection goes over
-	status  atomic.Int32 // of HTTP that it was answered with, if that is an error
-	unknown atomic.Bool  // the server does not know the session it came in
+// callStatus is what is known about a call in progress.
+type callStatus struct {
+	sent    atomic.Bool  // it was given to the transport
+	status  atomic.Int32 // HTTP error status of the response
+	unknown atomic.Bool  // the server does not know the session
 }
 
-type fateKey struct{}
+type callStatusKey struct{}
 
-func withFate(ctx context.Context, f *fate) context.Context {
-	return context.WithValue(ctx, fateKey{}, f)
+func withCallStatus(ctx context.Context, f *callStatus) context.Context {
+	return context.WithValue(ctx, callStatusKey{}, f)
 }
 
-// fateOf gives that of the call which a request belongs to; nil if it belongs to none.
-func fateOf(ctx context.Context) *fate {
-	f, _ := ctx.Value(fateKey{}).(*fate)
+// callStatusOf returns the status of the call that a request belongs to, or nil.
+func callStatusOf(ctx context.Context) *callStatus {
+	f, _ := ctx.Value(callStatusKey{}).(*callStatus)
 	return f
 }
 
-// unsent reports whether a call has certainly not reached the server's tools: nobody
-// was there, the session was unknown, or the connection had ended before it was sent
-// whole. That a session is lost is the error of all calls under way in it, of which
-// only those were not taken that were told so themselves. The SDK takes some codes,
-// with which servers may answer, for the end of the connection: a call that was sent
-// has had such an answer.
-func (f *fate) unsent(err error) bool {
+// unsent reports whether a call has certainly not reached the server's tools: nothing was
+// listening, the session was unknown, or the connection ended before the call was sent
+// completely. A lost session is the error of all calls in progress; only those that got this
+// response themselves were not accepted. The SDK treats some codes, with which servers may
+// respond, as the end of the connection; a call that was sent has then had such a response.
+func (f *callStatus) unsent(err error) bool {
 	dial, ok := errors.AsType[*net.OpError](err)
 	pipe, broken := errors.AsType[*fs.PathError](err)
 	return ok && dial.Op == "dial" || broken && errors.Is(pipe, syscall.EPIPE) ||
@@ -274,16 +272,16 @@ func (f *fate) unsent(err error) bool {
 		!f.sent.Load() && errors.Is(err, sdk.ErrConnectionClosed)
 }
 
-// failed reports whether a call was answered with a status that does not say whether it
-// has reached the server's tools.
-func (f *fate) failed() bool {
+// failed reports whether a call got a status that does not tell whether it has reached the
+// server's tools.
+func (f *callStatus) failed() bool {
 	status := f.status.Load()
 	return status >= http.StatusInternalServerError && status != http.StatusServiceUnavailable
 }
 
-// probe ends the connection to a server that does not answer anything any more.
-func (s *server) probe(ctx context.Context, l *link) {
-	_, err := within(ctx, s, s.times.probe, func(ctx context.Context) (struct{}, error) {
+// probe closes the connection to a server that no longer responds.
+func (s *server) probe(ctx context.Context, l *connection) {
+	_, err := withTimeout(ctx, s, s.times.probe, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, l.session.Ping(ctx, nil)
 	})
 	if errors.Is(err, context.DeadlineExceeded) {

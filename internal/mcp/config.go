@@ -11,49 +11,48 @@ import (
 	"github.com/goccy/go-yaml/parser"
 )
 
-// Server is a configured server: one that is started (Command), or one that is
-// reached by HTTP (URL).
+// Server is the configuration of a server: either a process (Command) or an HTTP endpoint
+// (URL).
 type Server struct {
 	Name string
 
 	Command  string
 	Args     []string
 	Env      []string // KEY=VALUE
-	Dir      string   // where it runs; relative to the workspace; empty: the workspace itself, or see [Config]
-	Writable []string // further directories that it may change, absolute
-	Network  bool     // it may use the network
+	Dir      string   // working directory, relative to the workspace; empty: the workspace, or see [Config]
+	Writable []string // further writable directories, absolute
+	Network  bool     // network access is allowed
 
 	URL     string
 	Headers []Header
 
-	// Timeout is how long a call may take; 0: [DefaultTimeout].
+	// Timeout of a call; 0: [DefaultTimeout].
 	Timeout time.Duration
-	// Tools are globs of its own names for the tools that are taken over; nil: all.
+	// Tools are globs for the names of the tools to offer, as the server names them; nil: all.
 	Tools []string
-	// TrustAnnotations takes its word for which of its tools only read.
+	// TrustAnnotations accepts the server's statement which of its tools only read.
 	TrustAnnotations bool
 
-	// secrets are texts of the configuration that nobody is told.
+	// secrets are texts of the configuration that must not be shown.
 	secrets []string
 }
 
-// Header is a header that goes with every request.
+// Header is an HTTP header of every request.
 type Header struct{ Name, Value string }
 
-// DefaultTimeout is how long a call may take if the configuration does not say.
+// DefaultTimeout is the default timeout of a call.
 const DefaultTimeout = time.Minute
 
-// Bounds of what is configured.
+// Bounds of the configuration.
 const (
-	maxFile    = 256 << 10 // bytes
+	maxFile    = 256 << 10 // in bytes
 	maxText    = 8 << 10   // bytes of a value
 	maxServers = 50
 	minTimeout = 100 * time.Millisecond
 	maxTimeout = time.Hour
 )
 
-// Load reads a file of servers. What it names with ${NAME} is looked up in the
-// environment.
+// Load reads a file of servers. lookup resolves ${NAME} in it.
 func Load(file string, lookup func(string) (string, bool)) ([]Server, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
@@ -62,9 +61,9 @@ func Load(file string, lookup func(string) (string, bool)) ([]Server, error) {
 	return Parse(file, data, lookup)
 }
 
-// Parse reads a file of servers: YAML, or JSON, which is YAML too, with the one key
-// mcpServers. An error begins with "source:line: " and says what was expected there;
-// it never holds a value of the environment.
+// Parse parses a file of servers: YAML or JSON with the only key mcpServers. Errors start with
+// "source:line: " and say what was expected there. They never contain a value from the
+// environment.
 func Parse(source string, data []byte, lookup func(string) (string, bool)) ([]Server, error) {
 	r := reader{source: source, lookup: lookup}
 	switch {
@@ -107,7 +106,7 @@ func Parse(source string, data []byte, lookup func(string) (string, bool)) ([]Se
 
 const topKey = "mcpServers"
 
-// syntax says where a text is no YAML.
+// syntax returns an error with the line at which YAML is invalid.
 func (r reader) syntax(err error) error {
 	line, message := 1, err.Error()
 	if syntax, ok := errors.AsType[yaml.Error](err); ok && syntax.GetToken() != nil {

@@ -163,10 +163,10 @@ func TestPlaced(t *testing.T) {
 		dir + "/linked": "cache", dir + "/none": "none",
 	} {
 		want = filepath.Join(dir, want)
-		if got := (Server{Dir: path}).placed(work).Dir; got != want {
+		if got := (Server{Dir: path}).withRealPaths(work).Dir; got != want {
 			t.Errorf("it runs in %s as %s, not %s", path, got, want)
 		}
-		if got := (Server{Writable: []string{path}}).placed(work).Writable[0]; filepath.IsAbs(path) && got != want {
+		if got := (Server{Writable: []string{path}}).withRealPaths(work).Writable[0]; filepath.IsAbs(path) && got != want {
 			t.Errorf("it may write to %s as %s, not %s", path, got, want)
 		}
 	}

@@ -10,16 +10,15 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// reach makes a connection over HTTP. The address is the operator's, so it may be a
-// private one.
-func (s *server) reach() wire {
-	base := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // it is documented to be one
-	asked := carrier{base: base, headers: s.Headers}
+// dialHTTP returns an HTTP transport. The operator chose the address, so it may be private.
+func (s *server) dialHTTP() wire {
+	base := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // documented to have this type
+	asked := headerTransport{base: base, headers: s.Headers}
 	unasked := asked
 	unasked.streams = func(req *http.Request) *http.Response {
-		return newStanding(&http.Client{Transport: asked, CheckRedirect: staysThere}, req, s.times)
+		return newListenStream(&http.Client{Transport: asked, CheckRedirect: checkRedirect}, req, s.times)
 	}
-	client := &http.Client{Transport: unasked, CheckRedirect: staysThere}
+	client := &http.Client{Transport: unasked, CheckRedirect: checkRedirect}
 	return wire{
 		transport: &sdk.StreamableClientTransport{Endpoint: s.URL, HTTPClient: client, MaxEventSize: maxMessage},
 		stop:      func() error { return nil },
@@ -27,12 +26,12 @@ func (s *server) reach() wire {
 	}
 }
 
-// maxRedirects bounds how far a request is followed.
+// maxRedirects bounds the redirects of a request.
 const maxRedirects = 5
 
-// staysThere lets redirects be followed on the host that was configured: neither its
-// headers nor what a model says is for another one.
-func staysThere(next *http.Request, via []*http.Request) error {
+// checkRedirect allows redirects only on the configured host. Headers and inputs are not meant
+// for any other.
+func checkRedirect(next *http.Request, via []*http.Request) error {
 	from, to := via[0].URL, next.URL
 	upgraded := from.Scheme == "http" && to.Scheme == "https" && from.Port() == "" && to.Port() == ""
 	switch {
@@ -44,22 +43,23 @@ func staysThere(next *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// carrier adds the headers to requests, notes what becomes of calls, and bounds answers.
-type carrier struct {
+// headerTransport adds the headers to requests, records the status of calls, and bounds
+// responses.
+type headerTransport struct {
 	base    http.RoundTripper
 	headers []Header
-	streams func(*http.Request) *http.Response // answers requests for a stream that stands; nil: the server does
+	streams func(*http.Request) *http.Response // handles requests for a listen stream; nil: they go to the server
 }
 
-func (c carrier) RoundTrip(req *http.Request) (*http.Response, error) {
-	if c.streams != nil && stands(req) {
+func (c headerTransport) RoundTrip(req *http.Request) (*http.Response, error) {
+	if c.streams != nil && isListenRequest(req) {
 		return c.streams(req), nil
 	}
 	req = req.Clone(req.Context())
 	for _, h := range c.headers {
 		req.Header.Set(h.Name, h.Value)
 	}
-	f := fateOf(req.Context())
+	f := callStatusOf(req.Context())
 	if f != nil {
 		f.sent.Store(true)
 	}
@@ -70,25 +70,25 @@ func (c carrier) RoundTrip(req *http.Request) (*http.Response, error) {
 			f.unknown.Store(true)
 		}
 	}
-	// Whatever else is said of it, the session is over.
+	// The session is over, whatever else the response says.
 	if err == nil && resp.StatusCode == http.StatusNotFound && req.Header.Get("Mcp-Session-Id") != "" {
 		_ = resp.Body.Close() // only its status matters
 		resp.Body = http.NoBody
 	}
-	// A stream of events is bounded event by event.
+	// Event streams are bounded per event.
 	if err == nil && !strings.HasPrefix(resp.Header.Get("Content-Type"), eventStream) {
-		resp.Body = &bounded{ReadCloser: resp.Body, left: maxMessage}
+		resp.Body = &boundedBody{ReadCloser: resp.Body, left: maxMessage}
 	}
 	return resp, err
 }
 
-// bounded is a body that fails once it turns out to be too long.
-type bounded struct {
+// boundedBody is a body that fails when it exceeds a length.
+type boundedBody struct {
 	io.ReadCloser
 	left int
 }
 
-func (b *bounded) Read(p []byte) (int, error) {
+func (b *boundedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p[:min(len(p), b.left+1)])
 	if b.left -= n; b.left < 0 {
 		return 0, fmt.Errorf("the answer has more than %d bytes", maxMessage)

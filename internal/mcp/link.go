@@ -15,43 +15,43 @@ import (
 	"github.com/coppice-run/coppice/internal/excerpt"
 )
 
-// link is a connection to a server.
-type link struct {
+// connection is a connection to a server.
+type connection struct {
 	session *sdk.ClientSession
 	relist  chan struct{} // the server says that its tools have changed
-	end     func(error)   // ends the connection with all that belongs to it, and says why; the first call counts
-	ending  chan struct{} // it is about to end, from whatever side
-	done    chan struct{} // it has ended, and nothing is left of it
-	why     error         // that it has; to be read once done
+	end     func(error)   // ends the connection, with a reason; the first call counts
+	ending  chan struct{} // closed when either side starts to end it
+	done    chan struct{} // closed when it has ended completely
+	why     error         // why it has ended; read it only after done
 }
 
-// wire is what a connection goes over.
+// wire is the transport of a connection.
 type wire struct {
 	transport sdk.Transport
-	stop      func() error // ends it, and says what became of it
-	release   func()       // lets go of what is left once the session is over
+	stop      func() error // ends it and returns its error
+	release   func()       // releases what is left after the session
 }
 
-// oldProtocol is the last version of the protocol that begins with a greeting. Servers
-// of that time may take anything else for a reason to end.
-const oldProtocol = "2025-11-25"
+// legacyProtocol is the last protocol version that starts with an initialise request. Servers
+// of that time may exit on any other request.
+const legacyProtocol = "2025-11-25"
 
-// connect connects, and lists the tools. A server that does not take to how it is
-// greeted is greeted the other way.
-func (s *server) connect(ctx context.Context) (*link, []offer, error) {
-	l, err := s.greet(ctx)
+// connect connects and lists the tools. If the server does not accept one way to start a
+// session, it tries the other.
+func (s *server) connect(ctx context.Context) (*connection, []listedTool, error) {
+	l, err := s.initialise(ctx)
 	if err != nil && ctx.Err() == nil {
-		s.old = !s.old
+		s.legacy = !s.legacy
 		if !errors.Is(err, context.DeadlineExceeded) {
 			first := err
-			if l, err = s.greet(ctx); err != nil && ctx.Err() == nil {
-				s.old, err = !s.old, first
+			if l, err = s.initialise(ctx); err != nil && ctx.Err() == nil {
+				s.legacy, err = !s.legacy, first
 			}
 		}
 	}
 	switch {
 	case err != nil && s.Command != "":
-		return nil, nil, s.unseen(err)
+		return nil, nil, s.explainHidden(err)
 	case err != nil:
 		return nil, nil, err
 	}
@@ -64,8 +64,8 @@ func (s *server) connect(ctx context.Context) (*link, []offer, error) {
 	return l, offers, nil
 }
 
-// greet connects in one way.
-func (s *server) greet(ctx context.Context) (*link, error) {
+// initialise connects in one of the two ways.
+func (s *server) initialise(ctx context.Context) (*connection, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.times.connect)
 	defer cancel()
 	w, err := s.dial(ctx)
@@ -83,8 +83,8 @@ func (s *server) greet(ctx context.Context) (*link, error) {
 		},
 	})
 	options := &sdk.ClientSessionOptions{}
-	if s.old {
-		options.ProtocolVersion = oldProtocol
+	if s.legacy {
+		options.ProtocolVersion = legacyProtocol
 	}
 	session, err := client.Connect(ctx, w.transport, options)
 	if err != nil {
@@ -94,13 +94,13 @@ func (s *server) greet(ctx context.Context) (*link, error) {
 		w.release()
 		return nil, fmt.Errorf("connecting: %w", err)
 	}
-	return newLink(session, w, relist), nil
+	return newConnection(session, w, relist), nil
 }
 
-// newLink sees to the end of a connection, from whatever side it comes.
-func newLink(session *sdk.ClientSession, w wire, relist chan struct{}) *link {
+// newConnection waits for the end of the connection, from either side, and cleans up.
+func newConnection(session *sdk.ClientSession, w wire, relist chan struct{}) *connection {
 	asked := make(chan error, 1)
-	l := &link{session: session, relist: relist, ending: make(chan struct{}), done: make(chan struct{})}
+	l := &connection{session: session, relist: relist, ending: make(chan struct{}), done: make(chan struct{})}
 	l.end = func(why error) {
 		select {
 		case asked <- why:
@@ -117,12 +117,12 @@ func newLink(session *sdk.ClientSession, w wire, relist chan struct{}) *link {
 			why = cmp.Or(why, errors.New("the connection has ended"))
 		case why = <-asked:
 		}
-		// A session waits for its calls; those end by this, or with what they go over.
+		// The session waits for its calls. They end by this, or with the transport.
 		close(l.ending)
 		closing := make(chan struct{})
 		go func() {
 			defer close(closing)
-			_ = session.Close() // it is over, one way or another
+			_ = session.Close() // it is over in any case
 		}()
 		became := w.stop()
 		<-closing
@@ -134,7 +134,7 @@ func newLink(session *sdk.ClientSession, w wire, relist chan struct{}) *link {
 	return l
 }
 
-// version is that of the program.
+// version returns the version of the program.
 func version() string {
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
 		return info.Main.Version
@@ -142,19 +142,19 @@ func version() string {
 	return "unknown"
 }
 
-// dial makes what a connection goes over.
+// dial creates the transport.
 func (s *server) dial(ctx context.Context) (wire, error) {
 	if s.Command != "" {
 		return s.start(ctx)
 	}
-	return s.reach(), nil
+	return s.dialHTTP(), nil
 }
 
-// maxPages bounds how often a server may say that there are more tools.
+// maxPages bounds the pages of a list of tools.
 const maxPages = 100
 
-// list gives the tools that are taken over.
-func (s *server) list(ctx context.Context, l *link) ([]offer, error) {
+// list returns the tools to offer.
+func (s *server) list(ctx context.Context, l *connection) ([]listedTool, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.times.connect)
 	defer cancel()
 	if result := l.session.InitializeResult(); result.Capabilities == nil || result.Capabilities.Tools == nil {
@@ -172,25 +172,25 @@ func (s *server) list(ctx context.Context, l *link) ([]offer, error) {
 			break
 		}
 	}
-	offers, omitted := s.takeOver(listed)
+	offers, omitted := s.selectTools(listed)
 	if params.Cursor != "" && len(listed) <= maxTools {
 		rest := omission{"", fmt.Errorf("the list has more than %d pages, and is not read on", maxPages)}
 		omitted = slices.Insert(omitted, 0, rest)
 	}
-	s.tell(ctx, omitted)
+	s.logOmitted(ctx, omitted)
 	return offers, nil
 }
 
-// tell logs which tools are left out, once for each list of them.
-func (s *server) tell(ctx context.Context, omitted []omission) {
+// logOmitted logs which tools are left out, once per list.
+func (s *server) logOmitted(ctx context.Context, omitted []omission) {
 	var said strings.Builder
 	for _, o := range omitted {
 		fmt.Fprintf(&said, "%q: %v\n", o.own, o.why)
 	}
-	if said.String() == s.omitted {
+	if said.String() == s.lastOmitted {
 		return
 	}
-	s.omitted = said.String()
+	s.lastOmitted = said.String()
 	for _, o := range omitted[:min(len(omitted), 20)] {
 		s.log.WarnContext(ctx, "a tool of an MCP server is left out", "tool", excerpt.Short(cleaned(o.own), 100), "error", s.text(o.why))
 	}

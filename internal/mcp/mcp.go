@@ -1,18 +1,17 @@
-// Package mcp makes the tools of MCP servers tools of agents. The servers are the
-// operator's choice; what they say is not trusted: it is bounded and made plain, and
-// nothing that they do ends a run.
+// Package mcp offers the tools of MCP servers to agents. The operator chooses the servers, but
+// their content is not trusted: it is bounded and cleaned, and no failure of a server ends a
+// run.
 //
-// A server belongs to the worker process and is shared by its runs. One goroutine
-// keeps it ([Servers.Run]): it connects, lists the tools, lists them anew when the
-// server says that they have changed (over HTTP, where that may be lost, also from
-// time to time), and connects again when the connection is lost,
-// after pauses that grow. The tools that were listed last stay there meanwhile, and a
-// call of one of them waits a short time for the server to come back.
+// A server belongs to the worker process, and all runs share it. One goroutine ([Servers.Run])
+// manages it. The goroutine connects and lists the tools. It lists them again when the server
+// says that they have changed. Over HTTP, where that message may be lost, it also does so
+// periodically. When the connection is lost it reconnects, with growing pauses. Meanwhile the
+// tools of the last list remain available, and their calls wait a short time for the server.
 //
-// The protocol is the SDK's business, whose types stop here. Ours is what surrounds
-// it: configuration and its secrets (config.go, read.go, secrets.go), processes
-// (process.go) and HTTP (http.go, standing.go), the life of a connection (server.go, link.go), what
-// models are told (name.go, offer.go), calls (call.go) and their results (result.go).
+// The SDK implements the protocol; its types do not leave this package. The files here contain
+// the rest: configuration and secrets (config.go, read.go, secrets.go), processes (process.go,
+// outputlog.go), HTTP (http.go, listen.go), the life of a connection (server.go, link.go), the
+// descriptions of tools (name.go, tools.go), calls (call.go) and results (result.go).
 package mcp
 
 import (
@@ -32,32 +31,32 @@ import (
 	"github.com/coppice-run/coppice/internal/tool"
 )
 
-// Config is the servers of a worker, and what they run with.
+// Config has the servers of a worker and their environment.
 type Config struct {
 	Servers []Server
-	// Sandbox starts those that are commands.
+	// Sandbox starts servers that are commands.
 	Sandbox *sandbox.Sandbox
-	// Workspace is where they run, absolute.
+	// Workspace is their default working directory, absolute.
 	Workspace string
-	// Apart has those that say no directory run in one of their own instead: what is in
-	// the workspace are directories of sessions that must not see each other's.
+	// Apart gives servers without a configured directory one of their own instead. It is for
+	// workspaces with the directories of several sessions, which must not see each other.
 	Apart  bool
 	Logger *slog.Logger
 
 	times times
 }
 
-// times says how long things may take. They are there to be shortened by tests.
+// times are timeouts and intervals. Tests shorten them.
 type times struct {
-	connect time.Duration // to start, greet and list
-	settle  time.Duration // that a run waits for a server that has never been up
-	back    time.Duration // that a call waits for a server that is down
-	pause   time.Duration // before the first attempt to connect again
+	connect time.Duration // to start, initialise and list
+	settle  time.Duration // how long a run waits for a server that was never up
+	back    time.Duration // how long a call waits for a server that is down
+	pause   time.Duration // before the first reconnect
 	pauses  time.Duration // the longest pause
-	stable  time.Duration // after which pauses begin anew
-	probe   time.Duration // that a server has to answer anything, after a call was given up
-	close   time.Duration // that a process has to end by itself
-	list    time.Duration // after which tools are listed anew over HTTP, whatever was said
+	stable  time.Duration // after which the pauses start anew
+	probe   time.Duration // for any response, after a call timed out
+	close   time.Duration // for a process to end
+	list    time.Duration // interval of listing the tools over HTTP
 }
 
 func (t times) orDefault() times {
@@ -71,7 +70,7 @@ func (t times) orDefault() times {
 	}
 }
 
-// backoff gives pauses that grow.
+// backoff returns the growing pauses.
 func (t times) backoff() backoff.ExponentialBackOff {
 	pauses := backoff.ExponentialBackOff{
 		InitialInterval: t.pause, RandomizationFactor: 0.5, Multiplier: 2, MaxInterval: t.pauses,
@@ -80,7 +79,7 @@ func (t times) backoff() backoff.ExponentialBackOff {
 	return pauses
 }
 
-// Servers are the MCP servers of a worker. Nothing is started before Run.
+// Servers are the MCP servers of a worker. Run starts them.
 type Servers struct {
 	servers []*server
 	times   times
@@ -106,40 +105,40 @@ func New(c Config) (*Servers, error) {
 		}
 		apart := c.Apart && one.Dir == ""
 		if one.Command != "" {
-			one = one.placed(c.Workspace)
+			one = one.withRealPaths(c.Workspace)
 		}
 		kept := newServer(one, c.Sandbox, c.Logger.With("mcp_server", one.Name), all.times)
-		kept.apart = apart
+		kept.separateDir = apart
 		all.servers = append(all.servers, kept)
 	}
 	return all, nil
 }
 
-// Run keeps the servers until ctx ends; then it ends them, and waits.
+// Run manages the servers until ctx ends. Then it stops them and waits.
 func (s *Servers) Run(ctx context.Context) {
 	var keeping sync.WaitGroup
 	for _, one := range s.servers {
-		keeping.Go(func() { one.keep(ctx) })
+		keeping.Go(func() { one.run(ctx) })
 	}
 	keeping.Wait()
 }
 
-// Tools gives the tools that there are now of the servers that may be used, and what
-// is missing. Entries, as of [policy.Names], are what may says yes or no to. Just after
-// the start it waits, for a short time, for servers that are still being connected to.
+// Tools returns the currently available tools of the allowed servers, and what is missing. may
+// decides about entries as in [policy.Names]. Shortly after the start, Tools waits a short time
+// for servers that are still connecting.
 func (s *Servers) Tools(ctx context.Context, may func(entry string) bool) (tools []tool.Tool, missing []tool.Missing) {
 	for _, one := range s.servers {
 		entry := policy.MCPPrefix + one.Name + "__*"
 		if !may(entry) {
 			continue
 		}
-		one.settled(ctx, s.times.settle)
-		offers, listed := one.listed()
+		one.waitSettled(ctx, s.times.settle)
+		offers, listed := one.lastTools()
 		if !listed {
 			missing = append(missing, tool.Missing{Entry: entry, Why: "the MCP server can't be reached"})
 		}
 		for _, o := range offers {
-			tools = append(tools, remote{server: one, offer: o})
+			tools = append(tools, remote{server: one, listed: o})
 		}
 	}
 	return tools, missing

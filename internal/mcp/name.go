@@ -9,25 +9,24 @@ import (
 )
 
 const (
-	// maxToolName is what providers take.
+	// maxToolName is the length that providers accept.
 	maxToolName = 64
-	// digest is how many characters tell tools apart whose names would be the same.
+	// digest is the number of hash characters that distinguish equal names.
 	digest = 8
 )
 
-// toolNames gives the names under which models know the tools of a server, by the
-// server's own names for them, in that order. What providers don't take is _; a name
-// that is too long, or that another tool has as well, ends in a digest. A tool that
-// even so would have another's name has none: "".
+// toolNames returns the names under which models know the tools of a server, in the order of
+// own. Characters that providers do not accept become _. A name that is too long, or equal to
+// that of another tool, ends with a hash. A tool whose name would still not be unique gets "".
 func toolNames(server string, own []string) []string {
 	prefix := policy.MCPPrefix + server + "__"
 	plain, claims := make([]string, len(own)), map[string]int{}
 	for i, name := range own {
-		plain[i] = prefix + strings.Map(allowed, name)
+		plain[i] = prefix + strings.Map(allowedRune, name)
 		claims[plain[i]]++
 	}
 	names, taken := make([]string, len(own)), map[string]bool{}
-	// A tool that has its name as it is keeps it, whatever the others are called.
+	// A tool whose name needs no change keeps it, whatever the others are called.
 	for i, name := range own {
 		if plain[i] == prefix+name && name != "" && len(plain[i]) <= maxToolName && !taken[plain[i]] {
 			names[i], taken[plain[i]] = plain[i], true
@@ -49,8 +48,8 @@ func toolNames(server string, own []string) []string {
 	return names
 }
 
-// allowed gives a character of a name, or what stands for it.
-func allowed(r rune) rune {
+// allowedRune returns a character of a name, or its replacement.
+func allowedRune(r rune) rune {
 	if 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || r == '_' || r == '-' {
 		return r
 	}

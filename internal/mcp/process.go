@@ -23,27 +23,27 @@ import (
 	"github.com/coppice-run/coppice/internal/tool"
 )
 
-// maxMessage bounds what a server says at once, in bytes.
+// maxMessage bounds a message of a server, in bytes.
 const maxMessage = 16 << 20
 
-// writeWithin is how long a process may take to read what it is told.
-const writeWithin = 10 * time.Second
+// writeTimeout is how long a process may take to read a message.
+const writeTimeout = 10 * time.Second
 
-// placed is the server with the real paths of its directories, as they are before any
-// command of an agent has run. Below the workspace links are left to be refused when
-// the server starts: agents may have put them there.
-func (s Server) placed(workspace string) Server {
+// withRealPaths returns the server with the real paths of its directories, resolved before any
+// command of an agent has run. Links below the workspace are kept and rejected when the server
+// starts, because agents may have created them.
+func (s Server) withRealPaths(workspace string) Server {
 	if !filepath.IsAbs(s.Dir) {
 		s.Dir = filepath.Join(workspace, s.Dir)
 	}
-	root := resolved(workspace)
+	root := resolvedPath(workspace)
 	real := func(path string) string {
 		for _, dir := range []string{workspace, root} {
 			if below, err := filepath.Rel(dir, path); err == nil && filepath.IsLocal(below) {
 				return filepath.Join(root, below)
 			}
 		}
-		return resolved(path)
+		return resolvedPath(path)
 	}
 	s.Dir = real(s.Dir)
 	s.Writable = slices.Clone(s.Writable)
@@ -53,25 +53,26 @@ func (s Server) placed(workspace string) Server {
 	return s
 }
 
-// resolved is a path without symbolic links, as far as there is something yet.
-func resolved(path string) string {
+// resolvedPath resolves symbolic links, as far as the path exists.
+func resolvedPath(path string) string {
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		return real
 	}
 	if dir := filepath.Dir(path); dir != path {
-		return filepath.Join(resolved(dir), filepath.Base(path))
+		return filepath.Join(resolvedPath(dir), filepath.Base(path))
 	}
 	return path
 }
 
-// dir gives where the process runs. A directory of its own is made for the first one and
-// stays for the next, unless somebody has cleared it away who looks for what is not used.
+// dir returns the working directory of the process. A directory of its own is created for the
+// first process and reused, unless it was deleted meanwhile, for example by a cleanup of unused
+// files.
 func (s *server) dir() (string, error) {
-	if !s.apart {
+	if !s.separateDir {
 		return s.Dir, nil
 	}
-	if _, err := os.Lstat(s.own); !errors.Is(err, fs.ErrNotExist) {
-		return s.own, nil
+	if _, err := os.Lstat(s.ownDir); !errors.Is(err, fs.ErrNotExist) {
+		return s.ownDir, nil
 	}
 	made, err := os.MkdirTemp("", "coppice-mcp-")
 	if err != nil {
@@ -84,22 +85,21 @@ func (s *server) dir() (string, error) {
 	if err != nil {
 		return "", errors.Join(fmt.Errorf("making a directory for the process: %w", err), os.Remove(made))
 	}
-	s.own = resolved(made)
-	return s.own, nil
+	s.ownDir = resolvedPath(made)
+	return s.ownDir, nil
 }
 
-// moveOut removes the directory of its own, if there is one.
-func (s *server) moveOut(ctx context.Context) {
-	if s.own == "" {
+// removeOwnDir removes that directory, if there is one.
+func (s *server) removeOwnDir(ctx context.Context) {
+	if s.ownDir == "" {
 		return
 	}
-	if err := sandbox.RemoveDir(s.own); err != nil {
+	if err := sandbox.RemoveDir(s.ownDir); err != nil {
 		s.log.WarnContext(ctx, "the directory of an MCP server is left behind", "error", err)
 	}
 }
 
-// start starts the process of a server, which speaks over its standard input and
-// output.
+// start starts the process of a server, which communicates over its standard input and output.
 func (s *server) start(ctx context.Context) (wire, error) {
 	dir, err := s.dir()
 	if err != nil {
@@ -113,14 +113,14 @@ func (s *server) start(ctx context.Context) (wire, error) {
 	if err != nil {
 		return wire{}, errors.Join(fmt.Errorf("making a pipe: %w", err), stdin.Close(), toProcess.Close())
 	}
-	// It outlives the attempt to connect, and is given time to end by itself.
+	// The process outlives the attempt to connect, and gets time to exit.
 	ctx, kill := context.WithCancel(context.WithoutCancel(ctx))
-	chatter := newChatter(s.log, s.scrubber)
+	chatter := newOutputLog(s.log, s.scrubber)
 	p, err := s.sandbox.Start(ctx, sandbox.Command{
 		Argv: append([]string{s.Command}, s.Args...), Dir: dir, Writable: s.Writable, Env: s.Env, Network: s.Network,
 		Stdin: stdin, Stdout: stdout, Stderr: chatter.stream(stderr),
 	})
-	// The process has its own ends of the pipes, if there is one.
+	// The process has its own copies of these ends.
 	closed := errors.Join(stdin.Close(), stdout.Close())
 	if err != nil {
 		kill()
@@ -135,7 +135,7 @@ func (s *server) start(ctx context.Context) (wire, error) {
 	}()
 	stop := func() error {
 		defer kill()
-		_ = toProcess.Close() // which asks it to end; the transport may have closed it already
+		_ = toProcess.Close() // this asks the process to exit; the transport may have closed it already
 		select {
 		case <-exited:
 		case <-time.After(s.times.close):
@@ -144,20 +144,20 @@ func (s *server) start(ctx context.Context) (wire, error) {
 		}
 		_ = fromProcess.Close() // likewise
 		if exit != nil {
-			return chatter.died(exit)
+			return chatter.exitError(exit)
 		}
 		return nil
 	}
 	transport := &sdk.IOTransport{
-		Reader: &messages{in: bufio.NewReader(fromProcess), close: fromProcess.Close, other: chatter.stream("stdout")},
-		Writer: patientWriter{toProcess}, MaxLineLength: maxMessage + 1,
+		Reader: &messageReader{in: bufio.NewReader(fromProcess), close: fromProcess.Close, other: chatter.stream("stdout")},
+		Writer: timeoutWriter{toProcess}, MaxLineLength: maxMessage + 1,
 	}
-	return wire{transport: noting{transport}, stop: stop, release: func() {}}, nil
+	return wire{transport: sendRecorder{transport}, stop: stop, release: func() {}}, nil
 }
 
-// unseen adds to why a process could not be connected to which files it may have missed: those of
-// its command line that the worker sees and it does not.
-func (s *server) unseen(why error) error {
+// explainHidden adds to a connect error the files of the command line that exist for the worker
+// but are hidden in the sandbox.
+func (s *server) explainHidden(why error) error {
 	var hidden []string
 	for i, arg := range append([]string{s.Command}, s.Args...) {
 		if i == 0 {
@@ -175,46 +175,46 @@ func (s *server) unseen(why error) error {
 	return fmt.Errorf("%w; not visible in the sandbox: %s; what it needs can be named with --sandbox-readable", why, strings.Join(hidden, ", "))
 }
 
-// noting notes which calls are given to a transport.
-type noting struct{ sdk.Transport }
+// sendRecorder records which calls are given to a transport.
+type sendRecorder struct{ sdk.Transport }
 
-func (n noting) Connect(ctx context.Context) (sdk.Connection, error) {
+func (n sendRecorder) Connect(ctx context.Context) (sdk.Connection, error) {
 	c, err := n.Transport.Connect(ctx)
-	return notingConn{c}, err
+	return sendRecorderConn{c}, err
 }
 
-type notingConn struct{ sdk.Connection }
+type sendRecorderConn struct{ sdk.Connection }
 
-func (c notingConn) Write(ctx context.Context, message jsonrpc.Message) error {
-	if f := fateOf(ctx); f != nil {
+func (c sendRecorderConn) Write(ctx context.Context, message jsonrpc.Message) error {
+	if f := callStatusOf(ctx); f != nil {
 		f.sent.Store(true)
 	}
 	return c.Connection.Write(ctx, message)
 }
 
-// patientWriter fails if what it writes is not read in time, so that a process that
-// does not listen can't hold up those that talk to it.
-type patientWriter struct{ *os.File }
+// timeoutWriter fails if its data is not read in time, so that a process which does not read
+// cannot block its callers.
+type timeoutWriter struct{ *os.File }
 
-func (w patientWriter) Write(data []byte) (int, error) {
-	if err := w.SetWriteDeadline(time.Now().Add(writeWithin)); err != nil {
+func (w timeoutWriter) Write(data []byte) (int, error) {
+	if err := w.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
 		return 0, fmt.Errorf("writing to the process: %w", err)
 	}
 	return w.File.Write(data)
 }
 
-// messages reads the messages that a process writes, a line each. Lines that are none,
-// such as what a program greets with, go elsewhere.
-type messages struct {
+// messageReader reads the messages of a process, one per line. Other lines, such as a start-up
+// banner, go to another writer.
+type messageReader struct {
 	in    *bufio.Reader
 	close func() error
 	other io.Writer
-	rest  []byte // of the message that is being read
+	rest  []byte // rest of the current message
 }
 
-func (m *messages) Close() error { return m.close() }
+func (m *messageReader) Close() error { return m.close() }
 
-func (m *messages) Read(p []byte) (int, error) {
+func (m *messageReader) Read(p []byte) (int, error) {
 	for len(m.rest) == 0 {
 		line, err := m.line()
 		if isMessage(line) {
@@ -222,7 +222,7 @@ func (m *messages) Read(p []byte) (int, error) {
 			break
 		}
 		if len(line) > 0 {
-			_, _ = m.other.Write(line) // it is the log
+			_, _ = m.other.Write(line) // it is the log, which never fails
 		}
 		if err != nil {
 			return 0, err
@@ -233,8 +233,8 @@ func (m *messages) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// line reads a line. An error comes with what was read before it.
-func (m *messages) line() ([]byte, error) {
+// line reads a line. An error may come with the part that was read.
+func (m *messageReader) line() ([]byte, error) {
 	var line []byte
 	for {
 		chunk, err := m.in.ReadSlice('\n')
@@ -248,7 +248,7 @@ func (m *messages) line() ([]byte, error) {
 	}
 }
 
-// isMessage reports whether a line is a message of the protocol, or several.
+// isMessage reports whether a line is one protocol message or a batch.
 func isMessage(line []byte) bool {
 	several := []json.RawMessage{line}
 	if bytes.HasPrefix(bytes.TrimSpace(line), []byte("[")) && json.Unmarshal(line, &several) != nil {

@@ -16,8 +16,7 @@ import (
 	"github.com/coppice-run/coppice/internal/outbound"
 )
 
-// reader reads a syntax tree, so that every error knows its line and nothing is
-// converted.
+// reader reads a syntax tree, so that every error has a line and no value is converted.
 type reader struct {
 	source string
 	lookup func(string) (string, bool)
@@ -35,15 +34,15 @@ func (r reader) at(node ast.Node, format string, args ...any) error {
 	return r.problem(line, format, args...)
 }
 
-// field is a key of a mapping with its value.
+// field is a key and a value of a mapping.
 type field struct {
 	key   string
 	at    ast.Node
 	value ast.Node
 }
 
-// mapping gives the fields of a mapping in their order; only the named keys are
-// allowed, or any if none is named.
+// mapping returns the fields of a mapping in order. Only the given keys are allowed; without
+// keys, any are.
 func (r reader) mapping(node ast.Node, keys ...string) ([]field, error) {
 	expected := "a mapping"
 	if len(keys) > 0 {
@@ -77,15 +76,15 @@ func stringOf(node ast.Node) (string, bool) {
 	return "", false
 }
 
-// nameForm leaves mcp__server__tool with one reading: it holds no __ and does not
-// end with _.
-var nameForm = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9-]|_[A-Za-z0-9-])*$`)
+// namePattern makes mcp__server__tool unambiguous: a name contains no __ and does not end with
+// _.
+var namePattern = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9-]|_[A-Za-z0-9-])*$`)
 
 const maxName = 32
 
 // server reads one server.
 func (r reader) server(named field) (Server, error) {
-	if len(named.key) > maxName || !nameForm.MatchString(named.key) {
+	if len(named.key) > maxName || !namePattern.MatchString(named.key) {
 		return Server{}, r.at(named.at, "the name %.100q of a server: expected at most %d letters, digits, and single _ and - between them", named.key, maxName)
 	}
 	fields, err := r.mapping(named.value, "type", "command", "args", "env", "cwd", "writable", "network", "url", "headers",
@@ -105,7 +104,7 @@ func (r reader) server(named field) (Server, error) {
 	return f.server, nil
 }
 
-// serverReader reads the values of one server; the first thing wrong is kept.
+// serverReader reads the values of one server. err is the first problem.
 type serverReader struct {
 	reader
 	server Server
@@ -169,7 +168,7 @@ func (f *serverReader) agree(named field, fields []field, kind string) {
 	}
 }
 
-// text gives a string without control characters.
+// text returns a string without control characters.
 func (f *serverReader) text(one field, node ast.Node) string {
 	text, ok := stringOf(node)
 	switch {
@@ -181,8 +180,8 @@ func (f *serverReader) text(one field, node ast.Node) string {
 	return text
 }
 
-// expanded gives a string in which ${NAME} stands for a variable of the environment.
-// What comes from there is kept to itself.
+// expanded returns a string with ${NAME} replaced from the environment. Values from there are
+// recorded as secrets.
 func (f *serverReader) expanded(one field, node ast.Node) string {
 	text := f.text(one, node)
 	var out strings.Builder
@@ -193,7 +192,7 @@ func (f *serverReader) expanded(one field, node ast.Node) string {
 			return out.String()
 		}
 		name, after, closed := strings.Cut(rest, "}")
-		if !closed || !variableForm.MatchString(name) {
+		if !closed || !variablePattern.MatchString(name) {
 			f.fail(node, "%s: expected ${NAME} with the name of a variable of the environment", one.key)
 			return ""
 		}
@@ -210,7 +209,7 @@ func (f *serverReader) expanded(one field, node ast.Node) string {
 	}
 }
 
-var variableForm = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+var variablePattern = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 func (f *serverReader) list(one field, item func(field, ast.Node) string) []string {
 	list, ok := one.value.(*ast.SequenceNode)
@@ -232,7 +231,7 @@ func (f *serverReader) env(one field) []string {
 	}
 	var env []string
 	for _, v := range fields {
-		if !variableForm.MatchString(v.key) {
+		if !variablePattern.MatchString(v.key) {
 			f.fail(v.at, "env: expected the name of a variable, got %.100q", v.key)
 		}
 		env = append(env, v.key+"="+f.expanded(field{key: "env " + v.key}, v.value))
@@ -270,15 +269,15 @@ func (f *serverReader) url(one field) string {
 		f.fail(one.value, "url: %v", err)
 		return ""
 	}
-	// A token in the query is a secret however it is written.
+	// A token in the query is secret in either encoding.
 	for _, values := range u.Query() {
 		f.server.secrets = append(f.server.secrets, values...)
 	}
 	return u.String()
 }
 
-// own are headers that the protocol sets itself.
-func own(name string) bool {
+// isProtocolHeader reports whether the protocol itself sets a header.
+func isProtocolHeader(name string) bool {
 	name = strings.ToLower(name)
 	switch name {
 	case "accept", "connection", "content-length", "content-type", "host", "last-event-id", "transfer-encoding", "upgrade":
@@ -298,7 +297,7 @@ func (f *serverReader) headers(one field) []Header {
 		switch {
 		case !httpguts.ValidHeaderFieldName(v.key):
 			f.fail(v.at, "headers: expected the name of a header, got %.100q", v.key)
-		case own(v.key):
+		case isProtocolHeader(v.key):
 			f.fail(v.at, "headers: %s is set by the protocol", v.key)
 		case !httpguts.ValidHeaderFieldValue(value):
 			f.fail(v.at, "headers: the value of %s can't be sent", v.key)

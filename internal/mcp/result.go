@@ -11,14 +11,13 @@ import (
 	"github.com/coppice-run/coppice/internal/excerpt"
 )
 
-// maxUnder bounds names, addresses and types that stand in for what can't be shown,
-// in bytes.
-const maxUnder = 500
+// maxLabel bounds names, addresses and types of content that cannot be shown, in bytes.
+const maxLabel = 500
 
-// textOf gives the text of a result: what is text as it is, a word on everything else.
+// textOf returns the text of a result. Other content is replaced by a short description.
 func textOf(result *sdk.CallToolResult) string {
 	var parts []string
-	var texts []string // what is text
+	var texts []string // the text parts
 	for _, c := range result.Content {
 		var part string
 		switch c := c.(type) {
@@ -57,9 +56,9 @@ func orUnknown(text string) string {
 	return text
 }
 
-// oneLine gives a text that stands in a line.
+// oneLine returns a text on one line.
 func oneLine(text string) string {
-	return excerpt.Short(strings.Join(strings.Fields(cleaned(text)), " "), maxUnder)
+	return excerpt.Short(strings.Join(strings.Fields(cleaned(text)), " "), maxLabel)
 }
 
 func linkOf(link *sdk.ResourceLink) string {
@@ -83,7 +82,7 @@ func resourceOf(resource *sdk.ResourceContents) string {
 	return "[resource " + orUnknown(resource.URI) + "]\n" + resource.Text
 }
 
-// structuredOf gives structured content as JSON, unless one of the texts says the same.
+// structuredOf returns structured content as JSON, unless one of the texts is equal to it.
 func structuredOf(content any, texts []string) string {
 	if content == nil {
 		return ""

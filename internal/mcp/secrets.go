@@ -6,26 +6,25 @@ import (
 	"strings"
 )
 
-// minSecret is how long a text has to be to be taken for a secret, in bytes: shorter
-// ones stand in too many words.
+// minSecret is the minimum length of a secret, in bytes. Shorter texts occur in too many words.
 const minSecret = 6
 
 const hidden = "[redacted]"
 
-// scrubber takes secrets out of texts.
+// scrubber removes secrets from texts.
 type scrubber struct{ replacer *strings.Replacer }
 
 func newScrubber(secrets []string) scrubber {
 	var all []string
 	for _, whole := range secrets {
-		_, token, _ := strings.Cut(whole, " ") // of "Bearer token"
+		_, token, _ := strings.Cut(whole, " ") // the token in "Bearer token"
 		for _, s := range []string{whole, token} {
 			if len(s) >= minSecret {
 				all = append(all, s, url.QueryEscape(s), url.PathEscape(s))
 			}
 		}
 	}
-	// The longest first, so that a secret within another does not leave the rest of it.
+	// Longest first, so that a secret inside another one does not leave the rest of it.
 	slices.SortFunc(all, func(a, b string) int { return len(b) - len(a) })
 	var pairs []string
 	for _, s := range slices.Compact(all) {

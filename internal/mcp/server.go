@@ -13,7 +13,7 @@ import (
 	"github.com/coppice-run/coppice/internal/sandbox"
 )
 
-// server is a configured server being kept.
+// server is a managed server.
 type server struct {
 	Server
 	times    times
@@ -21,31 +21,31 @@ type server struct {
 	log      *slog.Logger
 	scrubber scrubber
 
-	wake    chan struct{}  // somebody waits for it to come back
-	calls   sync.WaitGroup // calls and probes under way
-	apart   bool           // it runs in a directory of its own, whose owner is that of Dir
-	own     string         // that directory, once it is made; the keeper's own
-	old     bool           // it is greeted as servers before 2026-07-28 are; the keeper's own
-	omitted string         // what was last said to be left out; the keeper's own
+	wake        chan struct{}  // a call waits for the server
+	calls       sync.WaitGroup // calls and probes in progress
+	separateDir bool           // it runs in its own directory, which gets the owner of Dir
+	ownDir      string         // that directory, once it exists; used only by run
+	legacy      bool           // it needs the legacy protocol; used only by run
+	lastOmitted string         // what was last logged as omitted; used only by run
 
-	mu      sync.Mutex
-	link    *link         // nil: it is down
-	offers  []offer       // that were listed last
-	ever    bool          // they were listed at all
-	tried   bool          // an attempt to connect is over that says more than that nobody is there yet
-	begun   time.Time     // that attempt
-	why     error         // it is down
-	changed chan struct{} // closed when any of these changes
+	mu             sync.Mutex
+	conn           *connection   // nil: it is down
+	tools          []listedTool  // from the last list
+	everListed     bool          // a list has succeeded before
+	attempted      bool          // an attempt to connect has ended, other than because nothing was listening yet
+	attemptStarted time.Time     // when that attempt started
+	why            error         // why it is down
+	changed        chan struct{} // closed when any of these changes
 }
 
 func newServer(s Server, box *sandbox.Sandbox, log *slog.Logger, t times) *server {
 	return &server{
 		Server: s, times: t, sandbox: box, log: log, scrubber: newScrubber(s.secrets),
-		wake: make(chan struct{}, 1), begun: time.Now(), changed: make(chan struct{}),
+		wake: make(chan struct{}, 1), attemptStarted: time.Now(), changed: make(chan struct{}),
 	}
 }
 
-// set changes the state and tells those who wait for that.
+// set changes the state and notifies waiters.
 func (s *server) set(change func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -54,35 +54,35 @@ func (s *server) set(change func()) {
 	s.changed = make(chan struct{})
 }
 
-// keep connects again and again until ctx ends.
-func (s *server) keep(ctx context.Context) {
-	defer s.moveOut(ctx)
+// run connects repeatedly until ctx ends.
+func (s *server) run(ctx context.Context) {
+	defer s.removeOwnDir(ctx)
 	defer s.calls.Wait()
 	pauses := s.times.backoff()
 	for ctx.Err() == nil {
 		l, offers, err := s.connect(ctx)
 		if err == nil {
 			since := time.Now()
-			s.set(func() { s.link, s.offers, s.ever, s.tried, s.why = l, offers, true, true, nil })
+			s.set(func() { s.conn, s.tools, s.everListed, s.attempted, s.why = l, offers, true, true, nil })
 			s.log.InfoContext(ctx, "an MCP server is connected", "tools", len(offers))
 			err = s.watch(ctx, l)
 			if time.Since(since) >= s.times.stable {
 				pauses.Reset()
 			}
 		}
-		s.set(func() { s.link, s.tried, s.why = nil, s.tried || !absent(err), err })
+		s.set(func() { s.conn, s.attempted, s.why = nil, s.attempted || !isUnreachable(err), err })
 		if ctx.Err() != nil {
 			return
 		}
 		pause := pauses.NextBackOff()
 		s.log.WarnContext(ctx, "an MCP server is down", "error", s.text(err), "next_attempt_in", pause)
-		s.rest(ctx, pause)
+		s.waitRetry(ctx, pause)
 	}
 }
 
-// rest waits before the next attempt: not as long if a call waits for the server, but
-// at least as long as before the first.
-func (s *server) rest(ctx context.Context, pause time.Duration) {
+// waitRetry waits before the next attempt. The wait is shorter if a call waits for the server,
+// but at least the first pause.
+func (s *server) waitRetry(ctx context.Context, pause time.Duration) {
 	least := min(pause, s.times.pause)
 	sleep(ctx, least)
 	select {
@@ -99,14 +99,14 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// relistEvery is how often a server may have its tools listed anew.
+// relistEvery bounds how often a server can make its tools be listed.
 const relistEvery = time.Second
 
-// watch lists the tools anew when they change, until the connection ends, and says why
-// it did. If ctx ends first, it ends the connection. Over HTTP, where what a server says
-// unasked may be lost, it lists them from time to time too. What fails is tried again.
-func (s *server) watch(ctx context.Context, l *link) error {
-	pauses, next := s.times.backoff(), s.anew()
+// watch lists the tools again when they change, until the connection ends, and returns the
+// reason. If ctx ends first, it ends the connection. Over HTTP, where change messages may be
+// lost, it also lists them periodically. A failed list is repeated.
+func (s *server) watch(ctx context.Context, l *connection) error {
+	pauses, next := s.times.backoff(), s.relistTimer()
 	for {
 		select {
 		case <-l.done:
@@ -120,7 +120,7 @@ func (s *server) watch(ctx context.Context, l *link) error {
 		}
 		if s.relist(ctx, l) {
 			pauses.Reset()
-			next = s.anew()
+			next = s.relistTimer()
 		} else {
 			next = time.After(pauses.NextBackOff())
 		}
@@ -132,16 +132,16 @@ func (s *server) watch(ctx context.Context, l *link) error {
 	}
 }
 
-// anew tells when tools are to be listed though the server has not said so; nil: never.
-func (s *server) anew() <-chan time.Time {
+// relistTimer fires when the tools must be listed without a message of the server; nil: never.
+func (s *server) relistTimer() <-chan time.Time {
 	if s.URL == "" {
 		return nil
 	}
 	return time.After(s.times.list)
 }
 
-// relist lists the tools anew, and reports whether it could.
-func (s *server) relist(ctx context.Context, l *link) bool {
+// relist lists the tools again, and reports whether that succeeded.
+func (s *server) relist(ctx context.Context, l *connection) bool {
 	offers, err := s.list(ctx, l)
 	if err != nil {
 		if ctx.Err() == nil {
@@ -149,37 +149,36 @@ func (s *server) relist(ctx context.Context, l *link) bool {
 		}
 		return false
 	}
-	if old, _ := s.listed(); !reflect.DeepEqual(old, offers) {
-		s.set(func() { s.offers = offers })
+	if old, _ := s.lastTools(); !reflect.DeepEqual(old, offers) {
+		s.set(func() { s.tools = offers })
 		s.log.InfoContext(ctx, "the tools of an MCP server have changed", "tools", len(offers))
 	}
 	return true
 }
 
-// listed gives the tools that were listed last, and whether any ever were.
-func (s *server) listed() ([]offer, bool) {
+// lastTools returns the tools of the last list, and whether there was one.
+func (s *server) lastTools() ([]listedTool, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.offers, s.ever
+	return s.tools, s.everListed
 }
 
-// absent reports whether nobody was there to connect to: a server that is started beside the
-// worker may be about to be.
-func absent(err error) bool {
+// isUnreachable reports whether nothing was listening. The server may be about to be started.
+func isUnreachable(err error) bool {
 	failed, ok := errors.AsType[*net.OpError](err)
 	return ok && failed.Op == "dial"
 }
 
-// settled waits until the server is up, or an attempt to connect has shown that it will not be
-// soon, but not longer after the first one began than that may take.
-func (s *server) settled(ctx context.Context, within time.Duration) {
-	ctx, cancel := context.WithDeadline(ctx, s.begun.Add(within))
+// waitSettled waits until the server is up, or until an attempt to connect has shown that it
+// will not be up soon. The limit counts from the first attempt.
+func (s *server) waitSettled(ctx context.Context, within time.Duration) {
+	ctx, cancel := context.WithDeadline(ctx, s.attemptStarted.Add(within))
 	defer cancel()
-	s.until(ctx, func() bool { return s.tried })
+	s.waitFor(ctx, func() bool { return s.attempted })
 }
 
-// until waits until the state is as it is wanted, and reports whether it is.
-func (s *server) until(ctx context.Context, wanted func() bool) bool {
+// waitFor waits until the state is as wanted, and reports whether it is.
+func (s *server) waitFor(ctx context.Context, wanted func() bool) bool {
 	for {
 		s.mu.Lock()
 		ok, changed := wanted(), s.changed
@@ -195,7 +194,7 @@ func (s *server) until(ctx context.Context, wanted func() bool) bool {
 	}
 }
 
-// text gives an error as it may be shown.
+// text returns an error without secrets and bounded.
 func (s *server) text(err error) string {
 	if err == nil {
 		return ""

@@ -293,7 +293,7 @@ func TestStop(t *testing.T) {
 	for _, pid := range pids {
 		k.eventually("a process is gone", func() bool { return !alive(pid) })
 	}
-	if got := (remote{server: k.servers[0]}).server; got.link != nil {
+	if got := (remote{server: k.servers[0]}).server; got.conn != nil {
 		t.Error("it is stopped and connected")
 	}
 }
@@ -321,7 +321,7 @@ func TestSecrets(t *testing.T) {
 	if strings.Contains(log, secret) || !strings.Contains(log, "the token is Bearer "+hidden) {
 		t.Errorf("the log:\n%.2000s", log)
 	}
-	if lines := strings.Count(log, "stream=stderr"); lines > 2*chatterLines || !strings.Contains(log, "says more than is logged") {
+	if lines := strings.Count(log, "stream=stderr"); lines > 2*maxLinesPerWindow || !strings.Contains(log, "says more than is logged") {
 		t.Errorf("of 201 lines %d are logged", lines)
 	}
 	if len(log) > 200_000 {

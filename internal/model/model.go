@@ -1,6 +1,5 @@
-// Package model is the contract between the agent loop and whatever answers as
-// a language model. Providers live in packages below it; their vendors' types
-// stop there.
+// Package model is the contract between the agent loop and a language model. The packages below
+// it implement providers; vendors' types do not leave those packages.
 package model
 
 import (
@@ -14,53 +13,51 @@ import (
 
 // Model answers a conversation with one assistant message.
 //
-// Generate is called from many goroutines at once. It reports text as it comes
-// through emit, which never blocks for long and may be nil; what was emitted is
-// a preview, the returned answer is what counts. It returns an error that wraps
-// *Error when the provider refused or failed, and ctx's cause when ctx ended;
-// a half-received answer is an error, never an answer.
+// Generate is called concurrently. It reports text through emit while it arrives. emit may be
+// nil, and does not block for long. What it gets is a preview; only the returned answer counts.
+// Generate returns an error that wraps *Error if the provider refused or failed, and the cause
+// of ctx if ctx ended. A partially received answer is an error, never an answer.
 type Model interface {
 	Generate(ctx context.Context, req *Request, emit func(Delta)) (*Answer, error)
 }
 
-// Request is everything a model is told.
+// Request is the input of a model call.
 type Request struct {
-	// Provider is the name of the provider that has the model; empty means the
-	// worker's choice.
+	// Provider is the name of the provider. If it is empty, the worker chooses.
 	Provider string
-	// Model is the name of the model wanted; empty means the provider's default.
+	// Model is the name of the model. If it is empty, the provider's default is used.
 	Model string
 	// System is the system prompt.
 	System string
 	// Tools are the tools it may call.
 	Tools []ToolSpec
-	// Messages is the conversation: it starts with a user message, and each tool
-	// message closes all the calls of the assistant message before it.
+	// Messages is the conversation. It starts with a user message, and each tool message closes
+	// all calls of the assistant message before it.
 	Messages []tree.Message
-	// Reminder is a text for the model to see after the last message; empty means
-	// none. It is no part of the conversation: it is given anew with each call, so it
-	// belongs behind whatever a provider caches.
+	// Reminder is an optional text that the model sees after the last message. It is not part
+	// of the conversation and is sent anew with each call. Providers put it after the part of
+	// the prompt that they cache.
 	Reminder string
-	// MaxTokens bounds the answer; 0 means the provider's default.
+	// MaxTokens bounds the answer. 0 means the provider's default.
 	MaxTokens int
 
-	// Who asks. Providers pass these on as metadata at most; the scripted model
-	// chooses its steps by them.
+	// The caller. Providers at most pass these on as metadata. The scripted model chooses its
+	// steps by them.
 	Session tree.SessionID
 	Task    tree.TaskID
 	Agent   string
 	Depth   int
 }
 
-// ToolSpec is a tool as a model sees it. Schema is a JSON Schema of an object; all
-// requests share it, and nobody changes it.
+// ToolSpec is a tool as a model sees it. Schema is the JSON Schema of an object. All requests
+// share it, and it must not be changed.
 type ToolSpec struct {
 	Name        string
 	Description string
 	Schema      json.RawMessage
 }
 
-// Answer is one finished assistant message.
+// Answer is a complete assistant message.
 type Answer struct {
 	// Model is the name of the model that answered.
 	Model  string
@@ -69,26 +66,26 @@ type Answer struct {
 	Stop   tree.StopReason
 }
 
-// Delta is a piece of an answer under way. An empty one says that something has come which is
-// not shown, such as the input of a call.
+// Delta is a piece of an answer in progress. An empty delta reports progress that is not shown,
+// such as the input of a call.
 type Delta struct {
 	Text     string
 	Thinking bool
-	// Restart says that the pieces before this one, if any, belong to an answer that was
-	// given up; the text is not the model's, and says why, in brackets, for who can't take
-	// them back.
+	// Restart says that earlier pieces, if any, belong to an answer that was abandoned. Text
+	// then explains why, in brackets and not in the model's words, for readers that cannot
+	// remove the earlier pieces.
 	Restart bool
 }
 
-// ErrorKind says what can be done about a provider's error.
+// ErrorKind classifies an error by what can be done about it.
 type ErrorKind uint8
 
 // The kinds of provider errors.
 const (
 	ErrorUnspecified ErrorKind = iota
-	ErrorInvalid               // the request itself is wrong: a retry fails too
-	ErrorTooLong               // so is one whose conversation is longer than the model takes
-	ErrorAuth                  // the key is missing, wrong or without rights
+	ErrorInvalid               // the request is wrong: a retry fails too
+	ErrorTooLong               // the conversation exceeds the context window: a retry fails too
+	ErrorAuth                  // the key is missing, wrong or lacks permissions
 	ErrorRateLimited           // too many requests or tokens: wait, then retry
 	ErrorOverloaded            // the provider is short of capacity: retry later
 	ErrorBroken                // the connection or the stream broke: retry
@@ -112,10 +109,10 @@ func (k ErrorKind) String() string {
 	return "failed"
 }
 
-// Error is a provider's refusal or failure.
+// Error is a refusal or failure of a provider.
 type Error struct {
 	Kind ErrorKind
-	// RetryAfter is how long the provider asked to be left alone; 0 if it did not say.
+	// RetryAfter is how long the provider asked to wait; 0 if it did not say.
 	RetryAfter time.Duration
 	Err        error
 }

@@ -2,20 +2,18 @@ package model
 
 import "strings"
 
-// DefaultWindow is the window of a model that is not known here, in tokens: how
-// long a conversation with it is to be at most.
+// DefaultWindow is the context window, in tokens, of models that are not listed here.
 const DefaultWindow = 200_000
 
-// compactShare is how much of a window a conversation may fill before its older
-// part is summed up, in parts of a hundred. The rest is for the next answer, for
-// results that come with it, and for the summary.
+// compactShare is the percentage of the window that a conversation may fill before its older
+// part is summarised. The rest is for the next answer, for the results that come with it, and
+// for the summary.
 const compactShare = 80
 
-// Window gives the window of a model in tokens. It is no more than the model takes.
-// It is less where all of that would be dear: an agent's whole conversation is read with
-// each of its calls. Claude models from 4.6 on would take 1,000,000. OpenAI's with as
-// much cost twice as much above 272,000, and those with 400,000 keep what is above that
-// for the answer.
+// Window returns the context window to use for a model, in tokens. It never exceeds the real
+// window. It is smaller where the full window is expensive, because each model call reads the
+// whole conversation. Claude models from 4.6 on accept 1,000,000. OpenAI's models of that size
+// cost twice as much above 272,000; those with 400,000 reserve the rest for the answer.
 func Window(name string) int {
 	for _, known := range []struct {
 		prefix string
@@ -37,6 +35,6 @@ func Window(name string) int {
 	return DefaultWindow
 }
 
-// CompactAt gives how many tokens a conversation with a model may have before its
-// older part is summed up.
+// CompactAt returns the number of tokens from which the older part of a conversation with a
+// model is summarised.
 func CompactAt(name string) int { return Window(name) / 100 * compactShare }

@@ -39,7 +39,7 @@ func (s *Service) CreateBranch(ctx context.Context, tenant string, id tree.Sessi
 	}
 	cmd := tree.CreateBranch{
 		Task: from.ID, At: *at, Agent: agent, Apart: spec.WithoutContext, Again: spec.Regenerate,
-		Description: spec.Description, Select: spec.Select, Trace: telemetry.Incoming(ctx),
+		Description: spec.Description, Select: spec.Select, Trace: telemetry.TraceFromContext(ctx),
 	}
 	if spec.Text != "" {
 		if tree.Blank(spec.Text) {

@@ -187,7 +187,7 @@ func (s *Service) makeCallback(ctx context.Context, c *store.Callback) error {
 	settle := tree.SettleCallback{
 		CallbackKey: c.Key(), Try: taken.Callback.Tries, MaxTries: s.Callbacks.MaxTries,
 		Delivered: callErr == nil, Final: errors.Is(callErr, callback.ErrForbidden),
-		Retry: s.Callbacks.Retry(taken.Callback.Tries),
+		Retry: s.Callbacks.RetryDelay(taken.Callback.Tries),
 	}
 	if callErr != nil {
 		settle.Detail = s.Secrets.String(callErr.Error())

@@ -149,7 +149,7 @@ func (l *slot) buildAssignment(
 		Task: wire.Task(t), AgentDefinition: definition, Spawnable: spawnable,
 		MaxIterations: int32(t.MaxIterations), MaxPartBytes: int32(granted.PartBytes),
 		NoBackground: granted.NoBackground, TakesCompact: true, TakesCommands: true, TakesLeft: true,
-		Authority: string(t.Authority), Source: t.Source, TraceParent: l.svc.Telemetry.Parent(t), Workspace: granted.Workspace, BudgetSpent: granted.Spent,
+		Authority: string(t.Authority), Source: t.Source, TraceParent: l.svc.Telemetry.TraceParent(t), Workspace: granted.Workspace, BudgetSpent: granted.Spent,
 		WorktreeTaskIds: strings.Fields(t.Worktrees),
 	}
 	if t.Depth > 0 {

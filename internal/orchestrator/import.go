@@ -10,7 +10,7 @@ import (
 // ImportSession opens a session whose root begins with the conversation in lines. It returns the
 // session, its root, and what was read.
 func (s *Service) ImportSession(ctx context.Context, tenant string, spec SessionSpec, lines []byte, idem Idempotency) (*tree.Session, *tree.Task, *transcript.History, error) {
-	history, err := transcript.Read(lines)
+	history, err := transcript.Decode(lines)
 	if err != nil {
 		return nil, nil, nil, err
 	}

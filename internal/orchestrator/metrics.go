@@ -26,16 +26,16 @@ func (s *Service) recordCommit(c store.Commit) {
 
 // metricsState returns the state of the replica for the metrics. If it returns an error, work and
 // approvals are not set.
-func (s *Service) metricsState(ctx context.Context) (telemetry.State, error) {
-	state := telemetry.State{Slots: int(s.totalSlots.Load()), Streams: s.slots.count(), Watchers: s.hub.countObservers(), Silent: s.leases.longestSilence(s.Now())}
+func (s *Service) metricsState(ctx context.Context) (telemetry.ReplicaState, error) {
+	state := telemetry.ReplicaState{Slots: int(s.totalSlots.Load()), Streams: s.slots.count(), Watchers: s.hub.countObservers(), LongestSilence: s.leases.longestSilence(s.Now())}
 	work, err := s.Store.Work(ctx)
 	if err != nil {
 		return state, err
 	}
-	if state.Asked, state.Unanswered, err = s.Store.OpenApprovals(ctx); err != nil {
+	if state.OpenApprovals, state.OldestApproval, err = s.Store.OpenApprovals(ctx); err != nil {
 		return state, err
 	}
-	state.Ready, state.Held, state.Running, state.Oldest = work.Ready, work.Held, work.Running, work.Waits
+	state.Ready, state.Held, state.Running, state.OldestReady = work.Ready, work.Held, work.Running, work.Waits
 	return state, nil
 }
 

@@ -122,7 +122,7 @@ func New(c Config) (*Service, error) {
 	s.standby = newStandby(&s.slots)
 	s.hasOthers.Store(!c.Store.Alone())
 	s.standby.setOpen(c.Store.Alone())
-	s.prober = alive.NewProber(alive.Config{Died: s.workerDied, Logger: c.Logger})
+	s.prober = alive.NewProber(alive.Config{OnDeath: s.workerDied, Logger: c.Logger})
 	if c.Telemetry != nil {
 		var err error
 		if s.metrics, err = c.Telemetry.Replica(c.Pool, s.metricsState); err != nil {

@@ -80,7 +80,7 @@ func (s *Service) createSessionWith(ctx context.Context, tenant string, agents *
 	cmd := tree.CreateSession{
 		ID: id, Tenant: tenant, Title: spec.Title, Agent: root.Agent, AgentName: spec.Agent, Model: spec.Model,
 		Pin: root.Pin, NoModel: root.NoModel, Metadata: spec.Metadata, Limits: s.Limits, Budget: spec.Budget.Within(s.Budget), History: spec.history,
-		Permissions: spec.Permissions, Approvals: spec.Approvals, Source: spec.Source, Trace: telemetry.Incoming(ctx), Workspace: spec.Workspace,
+		Permissions: spec.Permissions, Approvals: spec.Approvals, Source: spec.Source, Trace: telemetry.TraceFromContext(ctx), Workspace: spec.Workspace,
 		OnComplete: spec.OnComplete, OnApproval: spec.OnApproval,
 	}
 	cmd.Limits.NoBackground = s.Limits.NoBackground || spec.NoBackground
@@ -149,7 +149,7 @@ func (s *Service) SendMessage(ctx context.Context, tenant string, id tree.Sessio
 	}
 	sent, err := update[tree.Sent](ctx, s, tenant, id, tree.Send{
 		Task: m.Task, Message: []tree.Block{tree.Text{Text: m.Text}}, Interrupt: m.Interrupt, Source: m.Source,
-		Trace: telemetry.Incoming(ctx),
+		Trace: telemetry.TraceFromContext(ctx),
 	}, idem)
 	if err != nil {
 		return nil, tree.Sent{}, err
@@ -179,7 +179,7 @@ func (s *Service) SpawnTask(ctx context.Context, tenant string, id tree.SessionI
 	if err := s.resolveChild(ctx, tenant, &spawn.Child); err != nil {
 		return nil, err
 	}
-	spawn.Trace = telemetry.Incoming(ctx)
+	spawn.Trace = telemetry.TraceFromContext(ctx)
 	spawned, err := update[tree.Spawned](ctx, s, tenant, id, spawn, idem)
 	if err != nil {
 		return nil, s.suggestSubagents(ctx, tenant, spawn.Child.AgentName, err)

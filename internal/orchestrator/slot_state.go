@@ -82,7 +82,7 @@ func (s *slotState) setWorker(prober *alive.Prober, id string, from net.Addr, po
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.worker == nil && !s.closed {
-		s.worker = prober.Meet(id, from, port)
+		s.worker = prober.StreamOpened(id, from, port)
 	}
 }
 
@@ -96,6 +96,6 @@ func (s *slotState) currentWorker() *alive.Worker {
 func (s *slotState) releaseWorker() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.worker.Leave()
+	s.worker.StreamClosed()
 	s.worker = nil
 }

@@ -8,16 +8,16 @@ import (
 	"strings"
 )
 
-// Destinations are what an operator lets be reached although it is not on the
-// internet. The zero value is none.
+// Destinations are the addresses outside of the internet that an operator allows. The zero
+// value allows none.
 type Destinations struct {
 	hosts    []string // globs, in lower case
 	prefixes []netip.Prefix
 }
 
-// ParseDestinations reads a list of globs of host names (*.corp.example), addresses
-// (10.1.2.3) and ranges of them (10.0.0.0/8). A glob stands for names only, and for
-// all that they resolve to.
+// ParseDestinations parses a list of globs for host names (*.corp.example), addresses
+// (10.1.2.3) and address ranges (10.0.0.0/8). A glob matches only names, and allows all
+// addresses that they resolve to.
 func ParseDestinations(texts []string) (Destinations, error) {
 	var d Destinations
 	for _, text := range texts {
@@ -26,7 +26,7 @@ func ParseDestinations(texts []string) (Destinations, error) {
 			continue
 		}
 		if addr, err := netip.ParseAddr(text); err == nil {
-			addr = plain(addr)
+			addr = normalise(addr)
 			d.prefixes = append(d.prefixes, netip.PrefixFrom(addr, addr.BitLen()))
 			continue
 		}
@@ -38,7 +38,7 @@ func ParseDestinations(texts []string) (Destinations, error) {
 	return d, nil
 }
 
-// Exempt is for [Dialer].
+// Exempt implements the function of [Dialer].
 func (d Destinations) Exempt(host string, addr netip.Addr) bool {
 	if slices.ContainsFunc(d.prefixes, func(p netip.Prefix) bool { return p.Contains(addr) }) {
 		return true

@@ -1,8 +1,7 @@
-// Package outbound reaches out to URLs that a stranger may have written, and keeps
-// them from what only this machine and its network should reach. An address is
-// judged when it is about to be dialled, after its name was resolved: so neither a
-// name that leads inside, nor another spelling of an address, nor a name that
-// resolves anew to something else gets around it.
+// Package outbound connects to URLs from untrusted sources, and blocks what only this machine
+// and its network may reach. It checks the address just before it connects, after name
+// resolution. So the check cannot be bypassed by a name that resolves to an internal address,
+// by another spelling of an address, or by a name that resolves differently the second time.
 package outbound
 
 import (
@@ -16,21 +15,20 @@ import (
 	"syscall"
 )
 
-// ErrForbidden says that a destination may not be reached: trying again would not
-// help.
+// ErrForbidden reports that a destination is not allowed. Retrying does not help.
 var ErrForbidden = errors.New("forbidden")
 
-// Dialer connects to addresses of the internet, and to no others.
+// Dialer connects only to public internet addresses.
 type Dialer struct {
-	// Resolver finds the addresses of names; nil: the system's.
+	// Resolver resolves names. The default is the system's resolver.
 	Resolver *net.Resolver
-	// Exempt lets a destination be reached that is not on the internet: host is the
-	// one that was asked for, addr what it was resolved to. nil: none is.
+	// Exempt allows a destination that is not public. host is the requested host, addr what it
+	// was resolved to. Optional.
 	Exempt func(host string, addr netip.Addr) bool
 }
 
-// DialContext connects to host:port. An error that is [ErrForbidden] says that the
-// host led to an address that may not be reached.
+// DialContext connects to host:port. The error is [ErrForbidden] if the host resolved to an
+// address that is not allowed.
 func (d Dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -39,37 +37,37 @@ func (d Dialer) DialContext(ctx context.Context, network, address string) (net.C
 	dialer := net.Dialer{
 		Resolver: d.Resolver,
 		ControlContext: func(_ context.Context, _, resolved string, _ syscall.RawConn) error {
-			return d.judge(host, resolved)
+			return d.checkAddress(host, resolved)
 		},
 	}
 	return dialer.DialContext(ctx, network, address)
 }
 
-// Transport gives a transport over the dialer. It has no proxy, which would resolve
-// names where nobody judges the address, and keeps no connection.
+// Transport returns an HTTP transport that uses the dialer. It uses no proxy, because a proxy
+// would resolve names without this check. It does not keep connections open.
 func (d Dialer) Transport() *http.Transport {
 	return &http.Transport{DialContext: d.DialContext, DisableKeepAlives: true}
 }
 
-// judge refuses an IP:port that may not be reached.
-func (d Dialer) judge(host, resolved string) error {
+// checkAddress returns an error if an IP:port is not allowed.
+func (d Dialer) checkAddress(host, resolved string) error {
 	at, err := netip.ParseAddrPort(resolved)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrForbidden, err)
 	}
-	addr := plain(at.Addr())
-	if public(addr) || d.Exempt != nil && d.Exempt(host, addr) {
+	addr := normalise(at.Addr())
+	if isPublic(addr) || d.Exempt != nil && d.Exempt(host, addr) {
 		return nil
 	}
 	return fmt.Errorf("%w: the address %s of %s is not one of the internet's, and is not allowed by name", ErrForbidden, addr, host)
 }
 
-// nat64 is the prefix under which a network without IPv4 reaches it.
+// nat64 is the prefix under which IPv6-only networks reach IPv4.
 func nat64() netip.Prefix { return netip.MustParsePrefix("64:ff9b::/96") }
 
-// plain gives an address without zone, and the IPv4 address that is meant where an
-// IPv6 address only stands for one.
-func plain(addr netip.Addr) netip.Addr {
+// normalise returns an address without its zone, and the IPv4 address that an IPv6 address
+// embeds.
+func normalise(addr netip.Addr) netip.Addr {
 	addr = addr.WithZone("").Unmap()
 	if nat64().Contains(addr) {
 		bytes := addr.As16()
@@ -78,31 +76,31 @@ func plain(addr netip.Addr) netip.Addr {
 	return addr
 }
 
-// reserved are ranges that netip takes for global and that are nobody's on the
-// internet, or that carry an IPv4 address to a place of its own.
+// reserved returns the ranges that netip considers global, but that are not public or embed an
+// IPv4 address.
 func reserved() []netip.Prefix {
 	return []netip.Prefix{
-		netip.MustParsePrefix("0.0.0.0/8"),       // this network
-		netip.MustParsePrefix("100.64.0.0/10"),   // between a carrier and its customers
-		netip.MustParsePrefix("192.0.0.0/24"),    // of protocols
-		netip.MustParsePrefix("192.0.2.0/24"),    // for documentation
-		netip.MustParsePrefix("192.88.99.0/24"),  // relays of 6to4
-		netip.MustParsePrefix("198.18.0.0/15"),   // for measurements
-		netip.MustParsePrefix("198.51.100.0/24"), // for documentation
-		netip.MustParsePrefix("203.0.113.0/24"),  // for documentation
-		netip.MustParsePrefix("240.0.0.0/4"),     // for a future that did not come
-		netip.MustParsePrefix("2001::/23"),       // of protocols, Teredo among them
-		netip.MustParsePrefix("2001:db8::/32"),   // for documentation
+		netip.MustParsePrefix("0.0.0.0/8"),       // "this network"
+		netip.MustParsePrefix("100.64.0.0/10"),   // carrier-grade NAT
+		netip.MustParsePrefix("192.0.0.0/24"),    // protocol assignments
+		netip.MustParsePrefix("192.0.2.0/24"),    // documentation
+		netip.MustParsePrefix("192.88.99.0/24"),  // 6to4 relays
+		netip.MustParsePrefix("198.18.0.0/15"),   // benchmarks
+		netip.MustParsePrefix("198.51.100.0/24"), // documentation
+		netip.MustParsePrefix("203.0.113.0/24"),  // documentation
+		netip.MustParsePrefix("240.0.0.0/4"),     // reserved for future use
+		netip.MustParsePrefix("2001::/23"),       // protocol assignments, including Teredo
+		netip.MustParsePrefix("2001:db8::/32"),   // documentation
 		netip.MustParsePrefix("2002::/16"),       // 6to4
-		netip.MustParsePrefix("3fff::/20"),       // for documentation
+		netip.MustParsePrefix("3fff::/20"),       // documentation
 	}
 }
 
-// allocated is all of IPv6 that has been given out for the internet.
+// allocated is the part of IPv6 that is allocated for the internet.
 func allocated() netip.Prefix { return netip.MustParsePrefix("2000::/3") }
 
-// public reports whether a plain address is one of the internet's.
-func public(addr netip.Addr) bool {
+// isPublic reports whether a normalised address is public.
+func isPublic(addr netip.Addr) bool {
 	if !addr.IsGlobalUnicast() || addr.IsPrivate() || addr.Is6() && !allocated().Contains(addr) {
 		return false
 	}

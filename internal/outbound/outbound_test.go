@@ -243,7 +243,7 @@ func TestPublic(t *testing.T) {
 		"2606:4700::1111": true, "2a00:1450::1": true, "::ffff:8.8.8.8": true, "64:ff9b::8.8.8.8": true, "2001:4860:4860::8888": true,
 		"64:ff9b::10.0.0.1": false, "64:ff9b:1::808:808": false, "2002:808:808::": false, "::8.8.8.8": false, "fe80::1%eth0": false,
 	} {
-		if got := public(plain(netip.MustParseAddr(text))); got != want {
+		if got := isPublic(normalise(netip.MustParseAddr(text))); got != want {
 			t.Errorf("%s is public: %t", text, got)
 		}
 	}

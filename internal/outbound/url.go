@@ -11,12 +11,17 @@ import (
 	"golang.org/x/net/idna"
 )
 
-// ParseURL reads an absolute http or https URL and gives it in its one plain form,
-// so that what is decided on its text is decided on what is reached: the host in
-// lower case, without a dot at its end, and in ASCII; no port that goes without
-// saying; a path without dot segments and without escapes that it does not need; a query
-// as it is written, with escapes for what no query may have; no fragment. One with a user
-// or password is refused, since it looks like another host's.
+// ParseURL parses an absolute http or https URL and normalises it, so that a decision about its
+// text is a decision about what is reached:
+//
+//   - The host is in lower case and in ASCII, without a trailing dot.
+//   - A default port is removed.
+//   - The path has no dot segments and no unnecessary escapes.
+//   - The query stays as written, except that characters which are not allowed in it are
+//     escaped.
+//   - The fragment is removed.
+//
+// A URL with a user or password is rejected, because it can look like a URL of another host.
 func ParseURL(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	if err != nil {
@@ -28,7 +33,7 @@ func ParseURL(text string) (*url.URL, error) {
 	case u.User != nil:
 		return nil, errors.New("a URL with a user before its host is not fetched")
 	}
-	host, err := plainHost(u.Hostname())
+	host, err := normaliseHost(u.Hostname())
 	if err != nil {
 		return nil, err
 	}
@@ -39,19 +44,19 @@ func ParseURL(text string) (*url.URL, error) {
 	if u.Path == "" {
 		u.Path = "/"
 	}
-	escaped := unescape(u.EscapedPath())
+	escaped := normaliseEscapes(u.EscapedPath())
 	if u.Path, err = url.PathUnescape(escaped); err != nil {
 		return nil, fmt.Errorf("no URL: %w", err)
 	}
 	u.RawPath = escaped
 	u.RawQuery = escapeQuery(u.RawQuery)
-	// Resolving takes dot segments out.
+	// ResolveReference removes dot segments.
 	return (&url.URL{}).ResolveReference(u), nil
 }
 
-// plainHost gives the one form of a host. What ends in a number and is no address
-// is refused: some resolvers take 2130706433 and 0x7f.1 for 127.0.0.1.
-func plainHost(host string) (string, error) {
+// normaliseHost returns the normal form of a host. A host that ends in a number and is not an
+// address is rejected, because some resolvers accept 2130706433 and 0x7f.1 as 127.0.0.1.
+func normaliseHost(host string) (string, error) {
 	if addr, err := netip.ParseAddr(host); err == nil {
 		return addr.Unmap().String(), nil
 	}
@@ -77,7 +82,7 @@ func plainHost(host string) (string, error) {
 	return ascii, nil
 }
 
-// withPort gives host:port, or the host alone if the port is the scheme's own.
+// withPort returns host:port, or only the host if the port is the default of the scheme.
 func withPort(host, port, scheme string) (string, error) {
 	if strings.Contains(host, ":") {
 		host = "[" + host + "]"
@@ -95,13 +100,12 @@ func withPort(host, port, scheme string) (string, error) {
 	return host + ":" + strconv.FormatUint(n, 10), nil
 }
 
-// unescape takes away the escapes of characters that mean the same without, and
-// writes all others in one way.
-func unescape(escaped string) string {
+// normaliseEscapes removes unnecessary escapes and writes the others in upper case.
+func normaliseEscapes(escaped string) string {
 	var out strings.Builder
 	for i := 0; i < len(escaped); i++ {
 		if escaped[i] == '%' && i+2 < len(escaped) {
-			if b, err := strconv.ParseUint(escaped[i+1:i+3], 16, 8); err == nil && unreserved(byte(b)) {
+			if b, err := strconv.ParseUint(escaped[i+1:i+3], 16, 8); err == nil && isUnreserved(byte(b)) {
 				out.WriteByte(byte(b))
 			} else {
 				out.WriteString(strings.ToUpper(escaped[i : i+3]))
@@ -114,8 +118,8 @@ func unescape(escaped string) string {
 	return out.String()
 }
 
-// escapeQuery escapes what browsers escape in a query and servers refuse: blanks,
-// quotation marks, angle brackets, and all that is not ASCII.
+// escapeQuery escapes what browsers escape in a query and servers reject: spaces, quotation
+// marks, angle brackets and non-ASCII characters.
 func escapeQuery(query string) string {
 	var out strings.Builder
 	for i := range len(query) {
@@ -128,6 +132,6 @@ func escapeQuery(query string) string {
 	return out.String()
 }
 
-func unreserved(b byte) bool {
+func isUnreserved(b byte) bool {
 	return 'a' <= b && b <= 'z' || 'A' <= b && b <= 'Z' || '0' <= b && b <= '9' || strings.IndexByte("-._~", b) >= 0
 }

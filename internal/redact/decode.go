@@ -7,30 +7,32 @@ import (
 	"unicode/utf8"
 )
 
-// levels is how often escapes are undone: JSON in a string of JSON in a URL.
-const levels = 3
+// escapeLevels is how many levels of escapes are undone: for example JSON in a JSON string in a
+// URL.
+const escapeLevels = 3
 
-// longestEscape is how many bytes an escape has at most: \uXXXX twice.
+// longestEscape is the maximum length of an escape in bytes: \uXXXX twice.
 const longestEscape = 12
 
-// special are the characters that begin an escape, and line breaks, which are
-// dropped so that lines that were broken in the middle of a secret are one again.
+// special are the characters that start an escape, and line breaks. Line breaks are removed, so
+// that a secret that was broken across lines is whole again.
 var special = [256]bool{'%': true, '\\': true, '&': true, '\n': true, '\r': true}
 
-// view is a text with some levels of its escapes undone.
+// view is a text with some levels of escapes undone.
 type view struct {
 	text  string
-	from  []int32 // for each byte, where that begins in the original text which it stands for; nil: it is the original
-	to    []int32 // and where it ends
+	from  []int32 // per byte: the start of what it stands for in the original; nil: the view is the original
+	to    []int32 // and the end of that
 	units []span  // the escapes of the last level, in the original
-	rest  int     // where in the original one begins whose end is not known yet; its length if none
+	rest  int     // where an incomplete escape starts in the original; its length if there is none
 }
 
 type span struct{ start, end int }
 
 func original(text string) view { return view{text: text, rest: len(text)} }
 
-// at gives where in the original the byte i begins, or what comes behind all bytes.
+// at returns where byte i starts in the original. For the index after the last byte it returns
+// the end.
 func (v *view) at(i int) int {
 	switch {
 	case i >= len(v.text):
@@ -41,7 +43,7 @@ func (v *view) at(i int) int {
 	return int(v.from[i])
 }
 
-// span gives what the bytes from start to end stand for.
+// span returns what the bytes from start to end stand for.
 func (v *view) span(start, end int) span {
 	if v.to == nil {
 		return span{start, end}
@@ -49,7 +51,7 @@ func (v *view) span(start, end int) span {
 	return span{int(v.from[start]), int(v.to[end-1])}
 }
 
-// next undoes a further level of escapes. final says that no text comes behind this.
+// next undoes one more level of escapes. final says that no more text follows.
 func (v *view) next(final bool) view {
 	text := v.text
 	out := make([]byte, 0, len(text))
@@ -80,16 +82,16 @@ func (v *view) next(final bool) view {
 	return n
 }
 
-// escape is what begins at a special character.
+// escape is a possible escape at a special character.
 type escape struct {
-	value string // what it stands for
-	n     int    // bytes that it has; 0: it is no escape
-	more  bool   // the text ends before that is clear
+	value string // the decoded value
+	n     int    // length in bytes; 0: not an escape
+	more  bool   // the text ends before it is complete
 }
 
-// plain appends text with one level of escapes undone, and says whether there were
-// any, line breaks included.
-func plain[T string | []byte](to []byte, text T) (_ []byte, changed bool) {
+// unescapeOnce appends text with one level of escapes undone, and reports whether it changed
+// anything. Line breaks count as escapes.
+func unescapeOnce[T string | []byte](to []byte, text T) (_ []byte, changed bool) {
 	for i := 0; i < len(text); {
 		j := i
 		for j < len(text) && !special[text[j]] {
@@ -100,7 +102,7 @@ func plain[T string | []byte](to []byte, text T) (_ []byte, changed bool) {
 			break
 		}
 		var e escape
-		if window := text[j:min(j+longestEscape, len(text))]; likely(window) {
+		if window := text[j:min(j+longestEscape, len(text))]; mayBeEscape(window) {
 			e = escapeAt(string(window))
 		}
 		if e.n == 0 || e.more {
@@ -115,9 +117,9 @@ func plain[T string | []byte](to []byte, text T) (_ []byte, changed bool) {
 	return to, changed
 }
 
-// likely reports whether a special character may begin an escape; most % and & of
-// programs do not.
-func likely[T string | []byte](text T) bool {
+// mayBeEscape reports whether a special character may start an escape. Most % and & in programs
+// do not.
+func mayBeEscape[T string | []byte](text T) bool {
 	switch text[0] {
 	case '%':
 		return len(text) > 2 && isHex(text[1]) && isHex(text[2])
@@ -127,7 +129,7 @@ func likely[T string | []byte](text T) bool {
 	return true
 }
 
-// escapeAt reads what begins with a special character.
+// escapeAt parses the escape at the start of a text.
 func escapeAt(text string) escape {
 	switch text[0] {
 	case '%':
@@ -140,7 +142,7 @@ func escapeAt(text string) escape {
 	return escape{n: 1}
 }
 
-// number reads hexadecimal digits behind so many bytes: a byte, or a character.
+// number parses hexadecimal digits after head bytes, as a byte or as a character.
 func number(text string, head, digits int, character bool) escape {
 	end := min(len(text), head+digits)
 	for _, c := range []byte(text[head:end]) {
@@ -156,13 +158,13 @@ func number(text string, head, digits int, character bool) escape {
 	case err != nil:
 		return escape{}
 	case character:
-		return stands(rune(n), end)
+		return escapeFor(rune(n), end)
 	}
 	return escape{value: string([]byte{byte(n)}), n: end}
 }
 
-// stands is an escape for a character. Line breaks stand for nothing.
-func stands(c rune, n int) escape {
+// escapeFor returns the escape for a character. Line breaks decode to nothing.
+func escapeFor(c rune, n int) escape {
 	if c == '\n' || c == '\r' {
 		return escape{n: n}
 	}
@@ -184,13 +186,13 @@ func backslash(text string) escape {
 		return escape{n: 2}
 	case c == 't':
 		return escape{value: "\t", n: 2}
-	case c < utf8.RuneSelf && c > ' ' && c != '%' && !isWord(c): // nobody escapes % so
+	case c < utf8.RuneSelf && c > ' ' && c != '%' && !isWord(c): // no program escapes % like this
 		return escape{value: text[1:2], n: 2}
 	}
 	return escape{}
 }
 
-// unicodeEscape reads \uXXXX, or two that are one character.
+// unicodeEscape parses \uXXXX, or a surrogate pair.
 func unicodeEscape(text string) escape {
 	const one, digits = 6, 4
 	first := number(text, 2, digits, true)
@@ -224,7 +226,7 @@ func unicodeEscape(text string) escape {
 
 var entities = map[string]string{"amp": "&", "lt": "<", "gt": ">", "quot": `"`, "apos": "'"}
 
-// entity reads a character of HTML.
+// entity parses an HTML entity.
 func entity(text string) escape {
 	const longest = 10
 	end := 1
@@ -250,7 +252,7 @@ func entity(text string) escape {
 	if !isNumber || err != nil || c < 1 || c > utf8.MaxRune {
 		return escape{}
 	}
-	return stands(rune(c), n)
+	return escapeFor(rune(c), n)
 }
 
 func isHex(c byte) bool {

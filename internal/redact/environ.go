@@ -11,71 +11,70 @@ import (
 	"strings"
 )
 
-// telling are words in names whose values are secrets, and harmless are last words
-// of names that look like it but say where something is, or how much of it.
+// secretWords are words in names whose values are secrets. harmlessWords are last words of
+// names that look like it, but whose values are a location or a quantity.
 var (
-	telling = []string{
+	secretWords = []string{
 		"KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "PASS", "CREDENTIAL", "DSN", "COOKIE", "WEBHOOK",
 	}
-	harmless = []string{
+	harmlessWords = []string{
 		"FILE", "PATH", "DIR", "ENDPOINT", "HOST", "PORT", "TTL", "TIMEOUT", "SOCK", "LIMIT", "COUNT", "LENGTH",
 		"ENABLED", "ALGORITHM", "TYPE", "REGION", "EXPIRY", "LAYOUT",
 	}
 )
 
-// tells reports whether a name says that its value is a secret.
-func tells(name string) bool {
+// namesSecret reports whether a name indicates that its value is a secret.
+func namesSecret(name string) bool {
 	words := wordsOf(name)
-	if len(words) == 0 || slices.Contains(harmless, words[len(words)-1]) {
+	if len(words) == 0 || slices.Contains(harmlessWords, words[len(words)-1]) {
 		return false
 	}
-	if len(words) > 1 && words[len(words)-1] == "PWD" { // alone it is a shell's directory
+	if len(words) > 1 && words[len(words)-1] == "PWD" { // on its own, PWD is the shell's directory
 		return true
 	}
-	return slices.ContainsFunc(telling, func(end string) bool { return ends(words, end) })
+	return slices.ContainsFunc(secretWords, func(end string) bool { return hasEnding(words, end) })
 }
 
-// tellsOfAddress reports whether a name says that its value is an address, which is no
-// secret as a whole: a webhook's is one.
-func tellsOfAddress(name string) bool {
+// namesAddress reports whether a name indicates an address. An address as a whole is not a
+// secret, except that of a webhook.
+func namesAddress(name string) bool {
 	words := wordsOf(name)
-	return len(words) > 1 && slices.Contains([]string{"URL", "URI"}, words[len(words)-1]) && !ends(words, "WEBHOOK")
+	return len(words) > 1 && slices.Contains([]string{"URL", "URI"}, words[len(words)-1]) && !hasEnding(words, "WEBHOOK")
 }
 
 func wordsOf(name string) []string {
 	return strings.FieldsFunc(strings.ToUpper(name), func(c rune) bool { return c == '_' || c == '-' || c == '.' })
 }
 
-// ends reports whether one of the words has an end, or its plural.
-func ends(words []string, end string) bool {
+// hasEnding reports whether a word ends with a text, or with its plural.
+func hasEnding(words []string, end string) bool {
 	return slices.ContainsFunc(words, func(word string) bool {
 		word = strings.TrimRight(word, "0123456789")
 		return strings.HasSuffix(word, end) || strings.HasSuffix(word, end+"S")
 	})
 }
 
-// FromEnviron gives the secrets of an environment, whose entries are as those of
-// [os.Environ]: variables whose names say so or that are named, and passwords in
-// URLs.
+// FromEnviron returns the secrets in an environment with entries as in [os.Environ]: variables
+// whose names indicate a secret, the named variables, and passwords in URLs.
 func FromEnviron(environ, named []string) []Secret {
 	var all []Secret
 	for _, entry := range environ {
 		name, value, _ := strings.Cut(entry, "=")
 		if isURL(value) && !slices.Contains(named, name) {
-			plain := !tells(name) || tellsOfAddress(name)
+			plain := !namesSecret(name) || namesAddress(name)
 			switch {
 			case !isDocument(value):
 				all = append(all, FromURL(name, value)...)
-			case plain: // otherwise it is looked into below
-				all = append(all, inside(name, value)...)
+			case plain: // otherwise its content is searched below
+				all = append(all, nestedSecrets(name, value)...)
 			}
 			if plain {
 				continue
 			}
 		}
-		if slices.Contains(named, name) || tells(name) {
+		if slices.Contains(named, name) || namesSecret(name) {
 			all = append(all, Secret{name, value})
-			all = append(all, inside(name, value)...)
+			all = append(all, nestedSecrets(name, value)...)
 		}
 	}
 	return all
@@ -83,35 +82,35 @@ func FromEnviron(environ, named []string) []Secret {
 
 func isURL(value string) bool { return strings.Contains(value, "://") }
 
-// isDocument reports whether a value is an object or a list of JSON, whose URLs are members.
+// isDocument reports whether a value is a JSON object or list. URLs in it are members.
 func isDocument(value string) bool {
 	value = strings.TrimSpace(value)
 	return value != "" && strings.ContainsRune("{[", rune(value[0])) && json.Valid([]byte(value))
 }
 
-// FromURL gives what is secret of a URL: the password in it, or in the form of a list
-// of settings that databases know as well. A user without a password is a key. If the URL
-// can't be read, or is read wrongly, it is what is where a password would be.
+// FromURL returns the secrets in a URL: the password, also in the key=value form that databases
+// accept. A user without a password is a key. If the URL is invalid, or may have been parsed
+// wrongly, it returns the text at the place of a password.
 func FromURL(name, value string) []Secret {
 	if !isURL(value) {
-		return inside(name, value)
+		return nestedSecrets(name, value)
 	}
 	var all []Secret
 	u, err := url.Parse(value)
 	switch {
 	case err != nil:
-		return append([]Secret{{name, value}}, beforeLast(name, value)...)
-	case misread(u):
-		all = beforeLast(name, value)
+		return append([]Secret{{name, value}}, misreadPassword(name, value)...)
+	case isMisread(u):
+		all = misreadPassword(name, value)
 	}
 	switch password, ok := u.User.Password(); {
 	case ok:
 		all = append(all, Secret{name, password})
-	case u.User.Username() != "" && tells(name):
+	case u.User.Username() != "" && namesSecret(name):
 		all = append(all, Secret{name, u.User.Username()})
 	}
 	for key, values := range u.Query() {
-		if !tells(key) {
+		if !namesSecret(key) {
 			continue
 		}
 		for _, v := range values {
@@ -121,24 +120,24 @@ func FromURL(name, value string) []Secret {
 	return all
 }
 
-// servers are the schemes of databases and of what passes messages on, as far as their
-// URLs are known to have no @ elsewhere.
+// servers are the URL schemes of databases and message brokers whose URLs contain no @ except
+// before the host.
 var servers = []string{
 	"redis", "rediss", "valkey", "postgres", "postgresql", "mysql", "mariadb", "mongodb", "mongodb+srv", "sqlserver",
 	"clickhouse", "cockroachdb", "amqp", "amqps", "nats",
 }
 
-// misread reports whether the URL of a server has a password with what means something in
-// URLs, so that it was taken for the end of the host and what follows.
-func misread(u *url.URL) bool {
+// isMisread reports whether a server's URL has a password with a character that is special in
+// URLs, so that the password was parsed as the end of the host and what follows.
+func isMisread(u *url.URL) bool {
 	return slices.Contains(servers, strings.ToLower(u.Scheme)) && u.User == nil &&
 		(strings.Contains(u.Path+u.Fragment, "@") || u.Path == "" && strings.Contains(u.RawQuery, "@"))
 }
 
-// beforeLast gives the password of a URL that was not read as it was meant: what is between the
-// first colon after the scheme and the last @, as it is written and as it is meant, and
-// the pieces that a reader may have seen in it.
-func beforeLast(name, value string) []Secret {
+// misreadPassword returns the password of a URL that was parsed wrongly: the text between the
+// first colon after the scheme and the last @, raw and decoded, and the pieces that a parser
+// may have seen in it.
+func misreadPassword(name, value string) []Secret {
 	_, rest, _ := strings.Cut(value, "://")
 	at := max(0, strings.LastIndex(rest, "@"))
 	_, password, ok := strings.Cut(rest[:at], ":")
@@ -161,19 +160,19 @@ func beforeLast(name, value string) []Secret {
 	return all
 }
 
-// querySetting is a setting in a URL's query, as far as it has a value.
+// querySetting matches a setting in a URL's query that has a value.
 var querySetting = regexp.MustCompile(`([^&;=]+)=[^&;]*`)
 
-// WithoutPassword gives a URL as it may be shown: without the password before its host,
-// and the values of settings whose names tell of secrets.
+// WithoutPassword returns a URL for display: without the password before the host, and without
+// the values of settings whose names indicate secrets.
 func WithoutPassword(value string) string {
 	u, err := url.Parse(value)
-	if err != nil || misread(u) {
+	if err != nil || isMisread(u) {
 		return "[an address that can't be read]"
 	}
 	u.RawQuery = querySetting.ReplaceAllStringFunc(u.RawQuery, func(setting string) string {
 		written, _, _ := strings.Cut(setting, "=")
-		if key, err := url.QueryUnescape(written); err == nil && !tells(key) {
+		if key, err := url.QueryUnescape(written); err == nil && !namesSecret(key) {
 			return setting
 		}
 		return written + "=xxxxx"
@@ -186,9 +185,9 @@ var (
 	beforeHost = regexp.MustCompile(`^[^:@/\s]+:([^@\s]+)@`)
 )
 
-// inside gives the secrets within one: the password of a connection's settings, and
-// those of a document.
-func inside(name, value string) []Secret {
+// nestedSecrets returns the secrets inside a value: the password in connection settings, and
+// those of a JSON document.
+func nestedSecrets(name, value string) []Secret {
 	var all []Secret
 	for _, found := range setting.FindAllStringSubmatch(value, -1) {
 		all = append(all, Secret{name, strings.Trim(found[1], "'")})
@@ -198,13 +197,13 @@ func inside(name, value string) []Secret {
 	}
 	var document any
 	if json.Unmarshal([]byte(value), &document) == nil {
-		all = append(all, members(name, document, tells(name))...)
+		all = append(all, members(name, document, namesSecret(name))...)
 	}
 	return all
 }
 
-// members gives the secrets of a value in a document: the texts of members whose names say so,
-// wherever they stand, and of lists under such a name, and what is secret of URLs.
+// members returns the secrets in a JSON value: the texts of members, at any depth, whose names
+// indicate secrets, texts of lists under such a name, and secrets in URLs.
 func members(name string, value any, told bool) []Secret {
 	var all []Secret
 	switch value := value.(type) {
@@ -213,7 +212,7 @@ func members(name string, value any, told bool) []Secret {
 		if address {
 			all = FromURL(name, value)
 		}
-		if told && !(address && tellsOfAddress(name)) {
+		if told && !(address && namesAddress(name)) {
 			all = append(all, Secret{name, value})
 		}
 	case []any:
@@ -223,19 +222,19 @@ func members(name string, value any, told bool) []Secret {
 	case map[string]any:
 		variable, _, _ := strings.Cut(name, ".")
 		for _, key := range slices.Sorted(maps.Keys(value)) {
-			all = append(all, members(variable+"."+key, value[key], tells(key))...)
+			all = append(all, members(variable+"."+key, value[key], namesSecret(key))...)
 		}
 	}
 	return all
 }
 
-// ofFile ends the names of secrets of a file.
+// ofFile ends the names of secrets from a file.
 const ofFile = " of the file of secrets"
 
 // maxFile bounds a file of secrets, in bytes.
 const maxFile = 1 << 20
 
-// FromFile reads a file with one secret a line; its lines are their names.
+// FromFile reads a file with one secret per line. The secrets are named by their lines.
 func FromFile(path string) ([]Secret, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {

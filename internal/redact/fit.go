@@ -7,33 +7,33 @@ import (
 	"unicode"
 )
 
-// Bounds of a secret, in bytes. A short one is in too much text by chance.
+// Bounds of a secret, in bytes. A short one occurs in too much text by chance.
 const (
 	minSecret = 8
 	maxSecret = 64 << 10
-	minDigits = 12 // of one that has digits only
-	minLine   = 16 // of a line of a secret with several
+	minDigits = 12 // for a secret with only digits
+	minLine   = 16 // for each line of a secret with several lines
 )
 
-// Refusal is a secret that is not looked for.
+// Refusal is a secret that is not redacted, with the reason.
 type Refusal struct{ Name, Why string }
 
-// common are values that say what they are for, and stand in ordinary text.
-var common = []string{
+// commonValues are placeholder values that occur in ordinary text.
+var commonValues = []string{
 	"password", "passw0rd", "postgres", "postgresql", "changeme", "changeit", "change-me", "undefined", "disabled",
 	"required", "optional", "anonymous", "localhost", "development", "production", "username", "database", "your-key",
 	"your-api-key", "api-key", "not-needed", "placeholder", "redacted", "example", "default", "coppice-dev",
 }
 
-// unfit says why a secret can't be looked for; empty if it can.
-func unfit(s Secret) string {
+// rejection returns the reason why a secret cannot be redacted, or "".
+func rejection(s Secret) string {
 	v := s.Value
 	switch {
 	case len(v) < minSecret:
 		return "it has less than 8 bytes"
 	case len(v) > maxSecret:
 		return "it has more than 64 KiB"
-	case slices.Contains(common, strings.ToLower(v)):
+	case slices.Contains(commonValues, strings.ToLower(v)):
 		return "it is a common word"
 	case strings.Count(v, v[:1]) == len(v):
 		return "it is one character again and again"
@@ -48,7 +48,7 @@ func unfit(s Secret) string {
 	return ""
 }
 
-// plainName makes a name fit to stand in a placeholder, and within a JSON string.
+// plainName makes a name safe for a placeholder, also inside a JSON string.
 func plainName(name string) string {
 	const most = 64
 	plain := strings.Map(func(c rune) rune {
@@ -63,5 +63,5 @@ func plainName(name string) string {
 	return plain[:min(len(plain), most)]
 }
 
-// placeholder is what is shown in the place of a secret.
+// placeholder returns the text that replaces a secret.
 func placeholder(name string) string { return "[redacted: " + name + "]" }

@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// Flags are what a person may say about secrets.
+// Flags are the command-line options for secrets.
 type Flags struct {
 	RedactEnv  []string `env:"COPPICE_REDACT_ENV" placeholder:"NAME,..." help:"Variables of the environment that hold secrets, beside those whose names say so."`
 	RedactFile string   `env:"COPPICE_REDACT_FILE" placeholder:"FILE" help:"File with further secrets that are to be kept out of everything stored and shown, one a line."`
 }
 
-// Open gives a Redactor for a process with an environment, and with secrets that it
-// has from elsewhere. With an error comes one that knows those, to log it with.
+// Open returns a Redactor for the secrets of an environment, of the options and from other
+// sources. On an error it returns one that knows the other secrets, for logging that error.
 func (f Flags) Open(environ []string, others ...Secret) (*Opened, error) {
 	o := &Opened{flags: f}
 	o.Redactor, o.refused = New(others...)
@@ -34,15 +34,15 @@ func (f Flags) Open(environ []string, others ...Secret) (*Opened, error) {
 	return o, nil
 }
 
-// Opened is a Redactor with what there is to say of it.
+// Opened is a Redactor with its refused secrets.
 type Opened struct {
 	*Redactor
 	flags   Flags
 	refused []Refusal
 }
 
-// Report says, by their names, which secrets are not looked for: as a warning if a
-// person has named them.
+// Report logs the names of the secrets that are not redacted, as a warning if they were named
+// explicitly.
 func (o *Opened) Report(ctx context.Context, log *slog.Logger) {
 	said := map[Refusal]bool{}
 	for _, r := range o.refused {

@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// forms lists what to look for so that a secret is found, each at least minSecret
-// bytes long. Escapes are not among them: they are undone in the text.
+// forms returns the encoded forms of a secret to search for, each with at least minSecret
+// bytes. Escapes are not among them, because they are undone in the text.
 func forms(value string) []string {
 	parts := []string{value}
 	if lines := strings.FieldsFunc(value, func(c rune) bool { return c == '\n' || c == '\r' }); len(lines) > 1 {
@@ -43,10 +43,10 @@ func forms(value string) []string {
 	return out
 }
 
-// base64Core is what a value always looks like in base64 if so many bytes, of a
-// group of three, stand before it: the characters that depend on nothing else.
+// base64Core returns the base64 characters of a value that do not depend on its neighbours, if
+// before bytes of its group of three precede it.
 func base64Core(value string, before int) string {
-	const group = 3 // bytes, that become four characters
+	const group = 3 // bytes, which become four characters
 	text := base64.RawStdEncoding.EncodeToString([]byte(strings.Repeat("\x00", before) + value))
 	bits := 8 * (before + len(value))
 	first := (8*before + 5) / 6 //nolint:mnd // eight bits a byte, six a character
@@ -59,8 +59,8 @@ func base64Core(value string, before int) string {
 
 // unescaped undoes all escapes.
 func unescaped(text string) string {
-	for range levels {
-		out, changed := plain(nil, text)
+	for range escapeLevels {
+		out, changed := unescapeOnce(nil, text)
 		if !changed {
 			break
 		}

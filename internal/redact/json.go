@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// JSON gives a JSON text without secrets, which is JSON as well: what is replaced is
-// within strings, names of members included, and a number that is a secret becomes a
-// string. Text that is not JSON is treated as any text.
+// JSON returns a JSON text without secrets, which is still valid JSON. It replaces text inside
+// strings, including names of members. A number that is a secret becomes a string. Text that is
+// not JSON is treated like any text.
 func (r *Redactor) JSON(text string) string {
 	t := r.secrets()
 	if t == nil || !t.any(text) {
@@ -30,8 +30,8 @@ func (r *Redactor) JSON(text string) string {
 	return clean
 }
 
-// across finds a secret that is JSON itself, and lies over several tokens. One that is
-// seen within a token is none once its escapes are undone.
+// across finds a secret that is itself JSON and spans several tokens. A match inside one token
+// does not count when its escapes are undone.
 func (t *table) across(text string) (region, bool) {
 	if !t.any(text) {
 		return region{}, false
@@ -49,7 +49,8 @@ func (t *table) across(text string) (region, bool) {
 	return region{}, false
 }
 
-// tokenEnd gives where a string, or what is between two strings or punctuation, ends.
+// tokenEnd returns where a string ends, or the text between two strings or punctuation
+// characters.
 func tokenEnd(text string, i int) int {
 	const punctuation = "{}[],: \t\r\n"
 	switch {
@@ -85,7 +86,7 @@ func quoted(text string) string {
 	e := json.NewEncoder(&out)
 	e.SetEscapeHTML(false)
 	if err := e.Encode(text); err != nil {
-		return `""` // a string can always be encoded
+		return `""` // a string always has a JSON form
 	}
 	return strings.TrimSuffix(out.String(), "\n")
 }

@@ -7,8 +7,8 @@ import (
 	"log/slog"
 )
 
-// Handler takes secrets out of what is logged: messages, attributes with their
-// groups, and the texts of errors.
+// Handler returns a handler that redacts messages, attributes with their groups, and the texts
+// of errors.
 func (r *Redactor) Handler(next slog.Handler) slog.Handler {
 	return &handler{next: next, redactor: r}
 }
@@ -35,8 +35,8 @@ func (h *handler) Handle(ctx context.Context, record slog.Record) error {
 	return h.next.Handle(ctx, clean)
 }
 
-// WithAttrs takes the secrets out at once; those that become known later are not
-// known to it.
+// WithAttrs redacts the attributes immediately. Secrets that are added later are not redacted
+// in them.
 func (h *handler) WithAttrs(attributes []slog.Attr) slog.Handler {
 	clean := make([]slog.Attr, len(attributes))
 	for i, a := range attributes {
@@ -69,8 +69,7 @@ func (h *handler) value(v slog.Value) slog.Value {
 	return v
 }
 
-// rendered looks at a value as it would be written. Handlers do it in one of these
-// ways.
+// rendered redacts a value in the form in which handlers write it.
 func (h *handler) rendered(v slog.Value) slog.Value {
 	text := fmt.Sprintf("%+v", v.Any())
 	if h.redactor.Has(text) {

@@ -13,9 +13,9 @@ import (
 	"github.com/coppice-run/coppice/internal/redact"
 )
 
-type telling struct{ secret string }
+type secretWords struct{ secret string }
 
-func (s telling) LogValue() slog.Value { return slog.GroupValue(slog.String("of", s.secret)) }
+func (s secretWords) LogValue() slog.Value { return slog.GroupValue(slog.String("of", s.secret)) }
 
 type stringer struct{ secret string }
 
@@ -34,7 +34,7 @@ func TestLogs(t *testing.T) {
 				log.Info(text) //nolint:sloglint // what somebody has logged after all
 				log.Info("m", "text", text, "error", fmt.Errorf("doing: %w", errors.New(text)), text, 1)
 				log.Info("m", "any", map[string]any{"k": []string{text}}, "bytes", []byte(text), "struct", struct{ A string }{text})
-				log.Info("m", "valuer", telling{text}, "stringer", stringer{text}, slog.Group("g", slog.Group("h", "k", text)))
+				log.Info("m", "valuer", secretWords{text}, "stringer", stringer{text}, slog.Group("g", slog.Group("h", "k", text)))
 				log.With("k", text, "e", errors.New(text)).WithGroup("g").With("l", text).Info("m", "after", 1)
 				log.WithGroup(text).Info("m", "k", 1)
 			}

@@ -1,15 +1,12 @@
-// Package redact takes known secrets out of text before it is stored, shown or
-// logged.
+// Package redact removes known secrets from text before it is stored, shown or logged.
 //
-// A secret is looked for as it is and in the forms that text on its way through
-// programs takes: base64 at each of its three alignments, hex, and behind the
-// escapes of URLs, JSON, HTML and shells, also when just some characters are
-// escaped, twice, or when lines were broken in the middle of it. What is found is
-// replaced by the name of the secret in brackets.
+// It finds a secret as it is, and in the forms that programs convert text to: base64 in each of
+// its three alignments, hex, and the escapes of URLs, JSON, HTML and shells. It also finds it
+// if only some characters are escaped, if escapes are nested, and if line breaks were inserted.
+// It replaces a secret with its name in brackets.
 //
-// It keeps secrets from getting into places by accident. It does not hold anybody
-// back who wants to carry one out: text can be transformed in ways that nobody has
-// foreseen, and a piece of a secret is not recognised.
+// It prevents accidental leaks. It does not stop someone who wants to leak a secret: text can
+// be transformed in other ways, and a part of a secret is not recognised.
 package redact
 
 import (
@@ -19,28 +16,27 @@ import (
 	"sync/atomic"
 )
 
-// Secret is a text that has to stay where it is.
+// Secret is a text that must not be shown.
 type Secret struct {
-	Name  string // it may be shown
+	Name  string // can be shown
 	Value string
 }
 
-// Redactor knows secrets. All its methods may be called at once, and with a nil
-// Redactor, which knows none.
+// Redactor redacts its secrets. It is safe for concurrent use. A nil Redactor has no secrets.
 type Redactor struct {
 	mu    sync.Mutex // held while secrets are added
 	known []Secret
 	table atomic.Pointer[table] // nil: no secrets
 }
 
-// New gives a Redactor that knows secrets, and says which of them it does not take.
+// New returns a Redactor with secrets, and those that it refuses.
 func New(secrets ...Secret) (*Redactor, []Refusal) {
 	r := &Redactor{}
 	return r, r.Add(secrets...)
 }
 
-// Add makes further secrets known. It gives those that are not taken, since text
-// would be full of them; each is told once for each call.
+// Add adds secrets. It returns those that it refuses because they would occur in ordinary text.
+// Each call reports a refused secret once.
 func (r *Redactor) Add(secrets ...Secret) []Refusal {
 	var refused []Refusal
 	r.mu.Lock()
@@ -48,7 +44,7 @@ func (r *Redactor) Add(secrets ...Secret) []Refusal {
 	before := len(r.known)
 	for _, s := range secrets {
 		s.Value = strings.TrimSpace(s.Value)
-		why := unfit(s)
+		why := rejection(s)
 		switch known := slices.ContainsFunc(r.known, func(k Secret) bool { return k.Value == s.Value }); {
 		case s.Value == "" || known:
 		case why != "":
@@ -70,8 +66,8 @@ func (r *Redactor) secrets() *table {
 	return r.table.Load()
 }
 
-// String gives text without secrets. Valid UTF-8 stays valid. It is also what
-// attributes of traces go through.
+// String returns text without secrets. Valid UTF-8 stays valid. Attributes of traces pass
+// through it as well.
 func (r *Redactor) String(text string) string {
 	t := r.secrets()
 	if t == nil || !t.any(text) {
@@ -81,10 +77,10 @@ func (r *Redactor) String(text string) string {
 	return replaced(text, found)
 }
 
-// None reports whether no secret is known.
+// None reports whether there are no secrets.
 func (r *Redactor) None() bool { return r.secrets() == nil }
 
-// Has reports whether there is a secret in text.
+// Has reports whether text contains a secret.
 func (r *Redactor) Has(text string) bool {
 	t := r.secrets()
 	return t != nil && t.any(text)

@@ -7,20 +7,20 @@ import (
 	"github.com/coppice-run/coppice/internal/excerpt"
 )
 
-// region is a piece of text to replace.
+// region is a part of the text to replace.
 type region struct {
 	span
 	shown string
 }
 
-// regions gives what to replace, in order and apart from each other, and up to where
-// the text is known to be free of more. final says that no text comes behind this.
+// regions returns the non-overlapping parts to replace, in order, and the position up to which
+// the text contains no others. final says that no more text follows.
 func (t *table) regions(text string, final bool) (found []region, safe int) {
 	safe = len(text)
 	if !final {
 		safe -= excerpt.Unfinished(text)
 	}
-	var units [][]span // of each level
+	var units [][]span // per level
 	for v, level := original(text), 0; ; level++ {
 		scan(t, v.text, func(start int, f *form) bool {
 			found = append(found, region{v.span(start, start+len(f.text)), f.shown})
@@ -29,7 +29,7 @@ func (t *table) regions(text string, final bool) (found []region, safe int) {
 		if !final {
 			safe = min(safe, v.rest, v.at(t.begun(v.text)))
 		}
-		if level == levels {
+		if level == escapeLevels {
 			break
 		}
 		next := v.next(final)
@@ -42,11 +42,11 @@ func (t *table) regions(text string, final bool) (found []region, safe int) {
 	for i := range found {
 		found[i].span = widen(found[i].span, units)
 	}
-	found = apart(found)
+	found = mergeOverlaps(found)
 	return found, before(safe, found, units)
 }
 
-// before gives the last place up to safe that is within no escape and no region.
+// before returns the last position up to safe that is inside no escape and no region.
 func before(safe int, found []region, units [][]span) int {
 	for {
 		at := widen(span{safe, safe}, units).start
@@ -62,7 +62,7 @@ func before(safe int, found []region, units [][]span) int {
 	}
 }
 
-// widen makes a span begin and end where no escape is.
+// widen extends a span so that it does not start or end inside an escape.
 func widen(s span, units [][]span) span {
 	for changed := true; changed; {
 		changed = false
@@ -78,7 +78,7 @@ func widen(s span, units [][]span) span {
 	return s
 }
 
-// within finds the escape that a place is within.
+// within returns the escape that contains a position.
 func within(at int, units []span) (span, bool) {
 	i, _ := slices.BinarySearchFunc(units, at, func(u span, at int) int { return cmp.Compare(u.end, at+1) })
 	if i < len(units) && units[i].start < at {
@@ -87,8 +87,8 @@ func within(at int, units []span) (span, bool) {
 	return span{}, false
 }
 
-// apart makes one of regions that overlap; it shows what the first of them shows.
-func apart(found []region) []region {
+// mergeOverlaps merges overlapping regions. The result shows what the first of them shows.
+func mergeOverlaps(found []region) []region {
 	slices.SortFunc(found, func(a, b region) int {
 		return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(b.end, a.end), cmp.Compare(a.shown, b.shown))
 	})

@@ -2,22 +2,21 @@ package redact
 
 import "strings"
 
-// Stream takes secrets out of text that comes in pieces. What may be the beginning of
-// a secret is held back until that is known; ordinary text is not. What it gives is
-// all in all what [Redactor.String] gives for the whole text. It is for one goroutine.
+// Stream redacts text that arrives in pieces. It holds back what may be the start of a secret
+// until that is decided; it does not delay other text. In total it returns what
+// [Redactor.String] returns for the whole text. It is not safe for concurrent use.
 type Stream struct {
 	redactor *Redactor
 	held     string
 }
 
-// maxHeld bounds what is held back, in bytes; a text that always goes on as a secret
-// might is cut there.
+// maxHeld bounds the held text, in bytes. A text that continues to match is cut there.
 const maxHeld = 4 * maxSecret
 
-// Stream begins a text.
+// Stream starts a text.
 func (r *Redactor) Stream() *Stream { return &Stream{redactor: r} }
 
-// Write takes a piece of text and gives what can be shown by now.
+// Write adds a piece of text and returns what can be shown so far.
 func (s *Stream) Write(piece string) string {
 	t := s.redactor.secrets()
 	if t == nil && s.held == "" {
@@ -33,19 +32,18 @@ func (s *Stream) Write(piece string) string {
 	return replaced(text[:safe], found)
 }
 
-// Flush ends the text and gives what was held back. The stream can be used for
-// another text.
+// Flush ends the text and returns the held rest. The stream can then be used for another text.
 func (s *Stream) Flush() string {
 	text := s.held
 	s.held = ""
 	return s.redactor.String(text)
 }
 
-// Drop forgets what was held back.
+// Drop discards the held text.
 func (s *Stream) Drop() { s.held = "" }
 
-// replaced gives text with what is shown in the place of regions. Those behind it are
-// left out.
+// replaced returns text with the regions replaced. It ignores regions after the end of the
+// text.
 func replaced(text string, found []region) string {
 	if len(found) == 0 {
 		return text

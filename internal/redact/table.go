@@ -7,9 +7,8 @@ import (
 	"sync"
 )
 
-// A table finds forms by the four bytes at the beginning, which it looks for at
-// each fifth place of a text only: a form has at least eight bytes, so one of its
-// first five groups of four is at such a place.
+// A table finds forms by groups of four bytes, and looks only at every fifth position of a
+// text. A form has at least eight bytes, so one of its first five groups is at such a position.
 const (
 	gram   = 4
 	stride = minSecret - gram + 1
@@ -18,13 +17,13 @@ const (
 	mixing     = 2654435761 // Knuth's multiplier
 )
 
-// table is all forms of all secrets. It never changes.
+// table contains all forms of all secrets. It is immutable.
 type table struct {
-	forms   []form // by their text
+	forms   []form // sorted by text
 	anchors map[uint32][]anchor
-	filter  [1 << filterBits / 64]uint64 // which groups may be in anchors
-	starts  [1 << 16 / 64]uint64         // which two bytes a form begins with
-	first   [256]bool                    // and which one
+	filter  [1 << filterBits / 64]uint64 // groups that may be in anchors
+	starts  [1 << 16 / 64]uint64         // pairs of bytes that start a form
+	first   [256]bool                    // bytes that start a form
 	longest int
 	scratch sync.Pool // of two buffers
 }
@@ -66,7 +65,7 @@ func gramAt(text string, i int) uint32 {
 	return uint32(text[i]) | uint32(text[i+1])<<8 | uint32(text[i+2])<<16 | uint32(text[i+3])<<24
 }
 
-// scan tells of each form in a text, until told to stop.
+// scan calls found for each form in a text, until it returns false.
 func scan[T string | []byte](t *table, text T, found func(start int, f *form) (goOn bool)) {
 	for p := 0; p+gram <= len(text); p += stride {
 		g := uint32(text[p]) | uint32(text[p+1])<<8 | uint32(text[p+2])<<16 | uint32(text[p+3])<<24
@@ -92,7 +91,7 @@ func in[T string | []byte](t *table, text T) (found bool) {
 	return found
 }
 
-// any reports whether there is a form in a text, as it is or behind escapes.
+// any reports whether a text contains a form, plain or escaped.
 func (t *table) any(text string) bool {
 	if in(t, text) {
 		return true
@@ -102,24 +101,24 @@ func (t *table) any(text string) bool {
 		buffers = new([2][]byte)
 	}
 	defer t.scratch.Put(buffers)
-	out, changed := plain(buffers[0][:0], text)
+	out, changed := unescapeOnce(buffers[0][:0], text)
 	buffers[0] = out
 	for level := 1; changed; level++ {
 		if in(t, out) {
 			return true
 		}
-		if level == levels {
+		if level == escapeLevels {
 			return false
 		}
 		to := &buffers[level%2]
-		out, changed = plain((*to)[:0], out)
+		out, changed = unescapeOnce((*to)[:0], out)
 		*to = out
 	}
 	return false
 }
 
-// begun gives where the longest piece at the end of a text begins that may become a
-// form; the text's length if there is none.
+// openStart returns where the longest suffix of a text starts that may become a form. It is the
+// length of the text if there is none.
 func (t *table) begun(text string) int {
 	for i := max(0, len(text)-t.longest+1); i < len(text); i++ {
 		if !t.first[text[i]] {

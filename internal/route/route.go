@@ -1,8 +1,8 @@
-// Package route says which endpoint of several a gRPC call goes to.
+// Package route chooses the endpoint of gRPC calls.
 //
-// A connection with its [Policy] spreads calls over all endpoints that can be reached, by
-// turns. A call whose context has a [Way] is told where it has gone, and another one can be
-// sent there too.
+// A connection with [Policy] distributes calls over all reachable endpoints in turn. A call
+// whose context has a [Preference] goes to the preferred endpoint if possible. The preference
+// also reports which endpoint the call used, so that later calls can prefer it.
 package route
 
 import (
@@ -21,125 +21,126 @@ import (
 // Policy is the name of the load balancing policy, for the service config of a connection.
 const Policy = "coppice_route"
 
-func init() { balancer.Register(builder{}) } //nolint:gochecknoinits // gRPC takes policies at no other time
+func init() { balancer.Register(builder{}) } //nolint:gochecknoinits // gRPC requires registration at initialisation
 
-// Way is the way of a call: to an endpoint if that can be reached, otherwise to any.
-type Way struct {
-	to   string
-	took atomic.Pointer[string]
-	down atomic.Bool
+// Preference is the preferred endpoint of calls, and what became of it.
+type Preference struct {
+	preferred   string
+	used        atomic.Pointer[string]
+	unreachable atomic.Bool
 }
 
 type key struct{}
 
-// To gives calls a way. No endpoint: any will do.
-func To(ctx context.Context, endpoint string) (context.Context, *Way) {
-	w := &Way{to: endpoint}
+// Prefer returns a context whose calls go to an endpoint if it is reachable, otherwise to any.
+// An empty endpoint means no preference.
+func Prefer(ctx context.Context, endpoint string) (context.Context, *Preference) {
+	w := &Preference{preferred: endpoint}
 	return context.WithValue(ctx, key{}, w), w
 }
 
-// Took gives the endpoint that the call has gone to; empty if that is not known.
-func (w *Way) Took() string {
-	if took := w.took.Load(); took != nil {
+// Endpoint returns the endpoint that the call used, or "" if that is unknown.
+func (w *Preference) Endpoint() string {
+	if took := w.used.Load(); took != nil {
 		return *took
 	}
 	return ""
 }
 
-// Down reports whether the endpoint that the call was to go to can't be reached: the last attempt
-// to connect to it has failed, or it is none of the connection's any more. One whose connection is
-// being made, be it anew, is not down, though the call has gone elsewhere meanwhile.
-func (w *Way) Down() bool { return w.down.Load() }
+// Unreachable reports whether the preferred endpoint is down: the last attempt to connect to it
+// failed, or the connection no longer has it. An endpoint that is being connected to, even
+// again, is not down, although the call went elsewhere.
+func (w *Preference) Unreachable() bool { return w.unreachable.Load() }
 
-// builder makes round_robin's balancers, whose pickers know ways.
+// builder builds round_robin balancers whose pickers apply preferences.
 type builder struct{}
 
 // Name is that of the policy.
 func (builder) Name() string { return Policy }
 
-// Build makes a balancer for a connection.
+// Build returns a balancer for a connection.
 func (builder) Build(conn balancer.ClientConn, options balancer.BuildOptions) balancer.Balancer {
-	w := &watched{ClientConn: conn}
-	return &resolved{balancer.Get(roundrobin.Name).Build(w, options), w}
+	w := &pickerConn{ClientConn: conn}
+	return &errorBalancer{balancer.Get(roundrobin.Name).Build(w, options), w}
 }
 
-// resolved is a balancer that remembers why its target can't be resolved.
-type resolved struct {
+// errorBalancer remembers why the target could not be resolved.
+type errorBalancer struct {
 	balancer.Balancer
-	conn *watched
+	conn *pickerConn
 }
 
-// errNowhere says that a name was resolved, and stands for nothing: gRPC's resolver says so of
-// one that there is not.
-var errNowhere = errors.New("the name resolves to no address")
+// errNoAddress reports that a name resolved to no address. gRPC's resolver reports this for
+// names that do not exist.
+var errNoAddress = errors.New("the name resolves to no address")
 
-// UpdateClientConnState takes in that there are other endpoints, or none.
-func (r *resolved) UpdateClientConnState(state balancer.ClientConnState) error {
+// UpdateClientConnState records that there are no endpoints, and passes the state on.
+func (r *errorBalancer) UpdateClientConnState(state balancer.ClientConnState) error {
 	if len(state.ResolverState.Endpoints) == 0 {
-		r.conn.unresolved.Store(&errNowhere)
+		r.conn.unresolved.Store(&errNoAddress)
 	}
 	return r.Balancer.UpdateClientConnState(state)
 }
 
-// ResolverError takes in why there are no endpoints, or no newer ones.
-func (r *resolved) ResolverError(err error) {
+// ResolverError records the error, and passes it on.
+func (r *errorBalancer) ResolverError(err error) {
 	r.conn.unresolved.Store(&err)
-	r.Balancer.ResolverError(err) // which tells its state
+	r.Balancer.ResolverError(err) // this also updates the state
 }
 
-// watched is a connection whose pickers know ways, and say why there is no endpoint.
-type watched struct {
+// pickerConn installs pickers that apply preferences, and that report why there is no endpoint.
+type pickerConn struct {
 	balancer.ClientConn
-	turn       atomic.Uint32
-	unresolved atomic.Pointer[error] // what the resolver failed with last; nil: it never did
+	next       atomic.Uint32
+	unresolved atomic.Pointer[error] // the last error of the resolver; nil: it never failed
 }
 
-// UpdateState passes the state on.
-func (w *watched) UpdateState(state balancer.State) {
+// UpdateState wraps the picker and passes the state on.
+func (w *pickerConn) UpdateState(state balancer.State) {
 	endpoints := endpointsharding.ChildStatesFromPicker(state.Picker)
 	if err := w.unresolved.Load(); err != nil && len(endpoints) == 0 {
 		state.Picker = base.NewErrPicker(*err)
 	}
-	p := &picker{Picker: state.Picker, turn: &w.turn}
+	p := &picker{Picker: state.Picker, next: &w.next}
 	for _, child := range endpoints {
 		switch address := child.Endpoint.Addresses[0].Addr; child.State.ConnectivityState {
 		case connectivity.Ready:
 			p.ready = append(p.ready, endpoint{address, child.State.Picker})
-		case connectivity.Idle, connectivity.Connecting: // after a failure it is neither until it is ready
-			p.coming = append(p.coming, address)
+		case connectivity.Idle, connectivity.Connecting: // after a failure, an endpoint has neither state until it is ready
+			p.connecting = append(p.connecting, address)
 		}
 	}
 	state.Picker = p
 	w.ClientConn.UpdateState(state)
 }
 
-// endpoint is one that can be reached.
+// endpoint is a reachable endpoint.
 type endpoint struct {
 	address string
 	balancer.Picker
 }
 
-// picker sends calls without a way where round_robin does.
+// picker picks preferred endpoints, and otherwise uses the picker of round_robin.
 type picker struct {
 	balancer.Picker
-	ready  []endpoint
-	coming []string // addresses to which a connection is being made
-	turn   *atomic.Uint32
+	ready      []endpoint
+	connecting []string // addresses that are being connected to
+	next       *atomic.Uint32
 }
 
 // Pick chooses the endpoint of a call.
 func (p *picker) Pick(info balancer.PickInfo) (balancer.PickResult, error) {
-	way, _ := info.Ctx.Value(key{}).(*Way)
+	way, _ := info.Ctx.Value(key{}).(*Preference)
 	if way == nil || len(p.ready) == 0 {
 		return p.Picker.Pick(info)
 	}
-	chosen := &p.ready[p.turn.Add(1)%uint32(len(p.ready))]
+	chosen := &p.ready[p.next.Add(1)%uint32(len(p.ready))]
 	for i := range p.ready {
-		if p.ready[i].address == way.to {
+		if p.ready[i].address == way.preferred {
 			chosen = &p.ready[i]
 		}
 	}
-	way.took.Store(&chosen.address)
-	way.down.Store(way.to != "" && chosen.address != way.to && !slices.Contains(p.coming, way.to))
+	way.used.Store(&chosen.address)
+	way.unreachable.Store(way.preferred != "" && chosen.address != way.preferred && !slices.Contains(p.connecting, way.preferred))
 	return chosen.Pick(info)
 }

@@ -94,7 +94,7 @@ func TestCallsSpread(t *testing.T) {
 	for name, begin := range map[string]func(t *testing.T) context.Context{
 		"without a way": func(t *testing.T) context.Context { return t.Context() },
 		"with a way": func(t *testing.T) context.Context {
-			ctx, _ := route.To(t.Context(), "")
+			ctx, _ := route.Prefer(t.Context(), "")
 			return ctx
 		},
 	} {
@@ -123,22 +123,22 @@ func TestACallGoesWhereAnotherHasGone(t *testing.T) {
 	two, _ := serve(t)
 	client := connect(t, one, two)
 	for taken := ""; taken != one; {
-		ctx, way := route.To(t.Context(), "")
-		if got := call(ctx, t, client); got != way.Took() {
-			t.Fatalf("the call has gone to %s, as it says to %s", got, way.Took())
+		ctx, way := route.Prefer(t.Context(), "")
+		if got := call(ctx, t, client); got != way.Endpoint() {
+			t.Fatalf("the call has gone to %s, as it says to %s", got, way.Endpoint())
 		}
-		taken = way.Took()
+		taken = way.Endpoint()
 	}
 	for range 10 {
-		ctx, way := route.To(t.Context(), one)
-		if got := call(ctx, t, client); got != one || way.Took() != one {
-			t.Fatalf("the call has gone to %s, as it says to %s, and not to %s", got, way.Took(), one)
+		ctx, way := route.Prefer(t.Context(), one)
+		if got := call(ctx, t, client); got != one || way.Endpoint() != one {
+			t.Fatalf("the call has gone to %s, as it says to %s, and not to %s", got, way.Endpoint(), one)
 		}
 	}
 	stop()
-	ctx, way := route.To(t.Context(), one)
-	if got := call(ctx, t, client); got != two || way.Took() != two {
-		t.Errorf("the call has gone to %s, as it says to %s, though only %s is there", got, way.Took(), two)
+	ctx, way := route.Prefer(t.Context(), one)
+	if got := call(ctx, t, client); got != two || way.Endpoint() != two {
+		t.Errorf("the call has gone to %s, as it says to %s, though only %s is there", got, way.Endpoint(), two)
 	}
 }
 
@@ -186,22 +186,22 @@ func TestAnEndpointIsDown(t *testing.T) {
 	one, stop := serve(t)
 	two, _ := serve(t)
 	client := connect(t, one, two)
-	send := func(to string) *route.Way {
-		ctx, way := route.To(t.Context(), to)
+	send := func(to string) *route.Preference {
+		ctx, way := route.Prefer(t.Context(), to)
 		call(ctx, t, client)
 		return way
 	}
-	for send(one).Took() != one { // it is being connected to
+	for send(one).Endpoint() != one { // it is being connected to
 	}
 	stop()
-	for begun := time.Now(); !send(one).Down(); { // by and by: it is tried once more
+	for begun := time.Now(); !send(one).Unreachable(); { // by and by: it is tried once more
 		if time.Since(begun) > time.Minute {
 			t.Fatal("an endpoint that has ended is never down")
 		}
 	}
 	for to, want := range map[string]bool{"": false, two: false, "127.0.0.1:1": true} {
-		if way := send(to); way.Down() != want || way.Took() != two {
-			t.Errorf("to %q: it is down: %t, want %t; the call has gone to %s", to, way.Down(), want, way.Took())
+		if way := send(to); way.Unreachable() != want || way.Endpoint() != two {
+			t.Errorf("to %q: it is down: %t, want %t; the call has gone to %s", to, way.Unreachable(), want, way.Endpoint())
 		}
 	}
 }
@@ -212,9 +212,9 @@ func TestAnEndpointThatIsBeingConnectedToIsNotDown(t *testing.T) {
 	one, _ := serve(t)
 	other := silent(t)
 	client := connect(t, one, other)
-	ctx, way := route.To(t.Context(), other)
-	if got := call(ctx, t, client); got != one || way.Took() != one || way.Down() {
-		t.Errorf("the call has gone to %s, as it says to %s; the endpoint is down: %t", got, way.Took(), way.Down())
+	ctx, way := route.Prefer(t.Context(), other)
+	if got := call(ctx, t, client); got != one || way.Endpoint() != one || way.Unreachable() {
+		t.Errorf("the call has gone to %s, as it says to %s; the endpoint is down: %t", got, way.Endpoint(), way.Unreachable())
 	}
 }
 

@@ -14,8 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// confine takes from itself what the command has no business with, and becomes the
-// command.
+// confine restricts its own process, and then executes the command.
 func confine() int {
 	status := os.NewFile(fileInnerStatus, "status")
 	s, err := readSpec()
@@ -44,16 +43,16 @@ func (s spec) become(status *os.File) error {
 	if err := s.restrict(); err != nil {
 		return err
 	}
-	// Nothing that this process was given is the command's, but the first three.
+	// The command gets only the first three files.
 	if err := unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		return fmt.Errorf("closing files: %w", err)
 	}
 	if _, err := status.Write([]byte{statusReady}); err != nil {
 		return fmt.Errorf("saying that the command begins: %w", err)
 	}
-	// These are last: what runs until the command does, runs within them, and the Go
-	// runtime may want more than a command is allowed.
-	if err := s.limit(s.sizes()); err != nil || s.Probe {
+	// These limits come last. They apply to everything before the command as well, and the Go
+	// runtime may need more than a command is allowed.
+	if err := s.limit(s.sizeLimits()); err != nil || s.Probe {
 		return err
 	}
 	if err := syscall.Exec(program, s.Argv, s.Env); err != nil {
@@ -62,8 +61,7 @@ func (s spec) become(status *os.File) error {
 	return nil
 }
 
-// enter opens what the worker has opened, and makes the command's directory the current
-// one.
+// enter opens what the worker has opened, and changes to the command's directory.
 func (s spec) enter() error {
 	for i := range s.Trees {
 		if err := s.Trees[i].reopen(); err != nil {
@@ -76,7 +74,7 @@ func (s spec) enter() error {
 	return nil
 }
 
-// tryDir says whether a command could write to its directory.
+// tryDir reports an error if a command could not write to its directory.
 func (s spec) tryDir() error {
 	if !s.TryDir {
 		return nil
@@ -87,8 +85,8 @@ func (s spec) tryDir() error {
 	return nil
 }
 
-// restrict sets what stays with the process when it becomes another program. The
-// filter comes last, since the others make calls that it refuses.
+// restrict sets the restrictions that survive the execution of another program. The seccomp
+// filter comes last, because the others make calls that it refuses.
 func (s spec) restrict() error {
 	if s.Confined {
 		if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
@@ -103,7 +101,7 @@ func (s spec) restrict() error {
 			return fmt.Errorf("setting %s: %w", LayerLandlock, err)
 		}
 	}
-	if err := s.limit(s.counts()); err != nil {
+	if err := s.limit(s.countLimits()); err != nil {
 		return err
 	}
 	if s.Seccomp {
@@ -114,9 +112,8 @@ func (s spec) restrict() error {
 	return nil
 }
 
-// refusedModes are bits of modes that make a program run as its owner or its group,
-// whoever starts it. Where a directory hands its group on, programs ask for the latter
-// with each change of a mode, so there it is let through.
+// refusedModes returns the mode bits that are refused: setuid and setgid. In directories that
+// pass on their group, programs set setgid with each change of a mode, so it is allowed there.
 func (s spec) refusedModes() uint32 {
 	if slices.ContainsFunc(s.Trees, func(t tree) bool { return t.Writable && t.Group }) {
 		return unix.S_ISUID
@@ -124,15 +121,15 @@ func (s spec) refusedModes() uint32 {
 	return unix.S_ISUID | unix.S_ISGID
 }
 
-// bound is one limit of a process.
-type bound struct {
+// rlimit is one resource limit.
+type rlimit struct {
 	which int
 	value uint64
 }
 
-// counts are limits that a stage keeps well below.
-func (s spec) counts() []bound {
-	return []bound{
+// countLimits returns the limits that a stage stays well below.
+func (s spec) countLimits() []rlimit {
+	return []rlimit{
 		{unix.RLIMIT_CORE, 0},
 		{unix.RLIMIT_NOFILE, s.Limits.OpenFiles},
 		{unix.RLIMIT_FSIZE, s.Limits.FileBytes},
@@ -140,17 +137,17 @@ func (s spec) counts() []bound {
 	}
 }
 
-// sizes are limits that a stage may be above of itself.
-func (s spec) sizes() []bound {
-	bounds := []bound{{unix.RLIMIT_DATA, s.Limits.Memory}, {unix.RLIMIT_AS, s.Limits.AddressSpace}}
+// sizeLimits returns the limits that a stage itself may exceed.
+func (s spec) sizeLimits() []rlimit {
+	bounds := []rlimit{{unix.RLIMIT_DATA, s.Limits.Memory}, {unix.RLIMIT_AS, s.Limits.AddressSpace}}
 	if s.Way == wayNone {
-		// Without a namespace of users it would count all processes of the user.
+		// without a user namespace it would count all processes of the user
 		return bounds
 	}
-	return append([]bound{{unix.RLIMIT_NPROC, s.Limits.Processes}}, bounds...)
+	return append([]rlimit{{unix.RLIMIT_NPROC, s.Limits.Processes}}, bounds...)
 }
 
-func (s spec) limit(bounds []bound) error {
+func (s spec) limit(bounds []rlimit) error {
 	if !s.Limited {
 		return nil
 	}
@@ -167,7 +164,7 @@ func (s spec) limit(bounds []bound) error {
 	return nil
 }
 
-// dropCapabilities takes all capabilities from this thread, for good.
+// dropCapabilities permanently drops all capabilities of this thread.
 func dropCapabilities() error {
 	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
 		return fmt.Errorf("dropping capabilities: %w", err)
@@ -178,7 +175,7 @@ func dropCapabilities() error {
 		return fmt.Errorf("reading capabilities: %w", err)
 	}
 	if now[0].Effective&(1<<unix.CAP_SETPCAP) != 0 {
-		// The first number that the kernel doesn't know ends it.
+		// The loop ends at the first number that the kernel does not know.
 		for c := uintptr(0); unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0) == nil; c++ {
 		}
 	}
@@ -188,7 +185,7 @@ func dropCapabilities() error {
 	return nil
 }
 
-// lookPath finds a program as a shell would with the command's environment.
+// lookPath finds a program like a shell with the command's environment.
 func lookPath(name string, environ []string) (string, error) {
 	if strings.Contains(name, "/") {
 		if _, err := os.Stat(name); err != nil {

@@ -8,30 +8,30 @@ import (
 	"strings"
 )
 
-// passed are the variables of the worker that say nothing about it but where it
-// runs. All others stay with it: keys of providers, passwords, addresses.
-var passed = []string{"PATH", "LANG", "LANGUAGE", "TZ", "TERM", "USER", "LOGNAME"}
+// inheritedVars are the worker's variables that commands inherit. All others stay with the
+// worker: API keys, passwords, addresses.
+var inheritedVars = []string{"PATH", "LANG", "LANGUAGE", "TZ", "TERM", "USER", "LOGNAME"}
 
 const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// email is whose a commit of git is where neither the repository nor the environment says it.
+// email is the git identity if neither the repository nor the environment sets one.
 const email = "coppice@localhost"
 
-// Environ takes of an environment what any command may have, and the variables that
-// are named.
+// Environ returns the variables of an environment that every command may have, and the named
+// ones.
 func Environ(environ, named []string) []string {
 	taken := []string{}
 	for _, entry := range environ {
 		name, _, _ := strings.Cut(entry, "=")
-		if slices.Contains(passed, name) || strings.HasPrefix(name, "LC_") || slices.Contains(named, name) {
+		if slices.Contains(inheritedVars, name) || strings.HasPrefix(name, "LC_") || slices.Contains(named, name) {
 			taken = append(taken, entry)
 		}
 	}
 	return taken
 }
 
-// merged puts environments together; of entries with the same name the last counts.
-func merged(environs ...[]string) []string {
+// mergeEnviron joins environments. For a repeated name the last entry counts.
+func mergeEnviron(environs ...[]string) []string {
 	var all []string
 	at := map[string]int{}
 	for _, entry := range slices.Concat(environs...) {
@@ -46,18 +46,18 @@ func merged(environs ...[]string) []string {
 	return all
 }
 
-// trusting adds to an environment that git takes a directory for safe, and what is below it,
-// whoever they belong to: a volume is often another user's, and a command may change what is there
-// anyway. Settings of git that the environment has stay. Below the directory only git 2.46
-// and later heed it.
-func trusting(dir string, environ []string) []string {
+// withSafeDirectory adds git settings to an environment that mark a directory, and everything
+// below it, as safe whoever owns it. A volume often belongs to another user, and a command may
+// change its files anyway. Existing git settings stay. Only git 2.46 and later apply it to
+// subdirectories.
+func withSafeDirectory(dir string, environ []string) []string {
 	const count = "GIT_CONFIG_COUNT"
 	has := 0
 	for _, entry := range environ {
 		if name, value, _ := strings.Cut(entry, "="); name == count && value != "" {
 			n, err := strconv.Atoi(value)
 			if err != nil || n < 0 {
-				return environ // git says so itself
+				return environ // git reports this itself
 			}
 			has = n
 		}
@@ -67,5 +67,5 @@ func trusting(dir string, environ []string) []string {
 	for i, value := range trusted {
 		more = append(more, fmt.Sprintf("GIT_CONFIG_KEY_%d=safe.directory", has+i), fmt.Sprintf("GIT_CONFIG_VALUE_%d=%s", has+i, value))
 	}
-	return merged(environ, more)
+	return mergeEnviron(environ, more)
 }

@@ -49,8 +49,8 @@ func TestEscapes(t *testing.T) {
 		native string
 	}{
 		{"root", 0, "native"},
-		{"nobody", nobody, "native"},
-		{"nobody with bubblewrap", nobody, "bubblewrap"},
+		{"nobody", nobodyID, "native"},
+		{"nobody with bubblewrap", nobodyID, "bubblewrap"},
 	}
 	for _, w := range workers {
 		t.Run(w.name, func(t *testing.T) {

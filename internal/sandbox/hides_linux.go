@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Hides reports whether a path leads to a file of the machine that the command would not see: what
-// somebody has named who did not think of the sandbox.
+// Hides reports whether a path leads to an existing file that the command could not see. This
+// detects files that were named without considering the sandbox.
 func (s *Sandbox) Hides(path string, c Command) bool {
 	confines := func(l Layer) bool { return l.On && (l.Name == LayerNamespaces || l.Name == LayerLandlock) }
 	is, err := os.Stat(path)
@@ -19,11 +19,11 @@ func (s *Sandbox) Hides(path string, c Command) bool {
 	if err != nil {
 		return false
 	}
-	seen := slices.Concat(system, []string{"/proc", "/dev", c.Dir}, s.readable, c.Writable)
+	seen := slices.Concat(systemDirs, []string{"/proc", "/dev", c.Dir}, s.readable, c.Writable)
 	return !below(filepath.Clean(path), seen) || !below(real, seen)
 }
 
-// below reports whether a path is one of several, or below one.
+// below reports whether a path is equal to or below one of several.
 func below(path string, dirs []string) bool {
 	return slices.ContainsFunc(dirs, func(dir string) bool {
 		return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")

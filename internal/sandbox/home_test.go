@@ -16,7 +16,7 @@ func TestHomesAreRemoved(t *testing.T) {
 	for _, k := range []struct {
 		uid  uint32
 		mode Mode
-	}{{0, BestEffort}, {0, Off}, {nobody, BestEffort}, {nobody, Off}} {
+	}{{0, BestEffort}, {0, Off}, {nobodyID, BestEffort}, {nobodyID, Off}} {
 		t.Run(fmt.Sprintf("%d %s", k.uid, k.mode), func(t *testing.T) {
 			t.Parallel()
 			needUser(t, k.uid)

@@ -9,12 +9,11 @@ import (
 	llsyscall "github.com/landlock-lsm/go-landlock/landlock/syscall"
 )
 
-// abiRefer is the version of Landlock since which files may be moved between
-// directories; asked for it, an older one would do nothing at all.
+// abiRefer is the first Landlock version that allows moving files between directories. An older
+// one asked for that would restrict nothing at all.
 const abiRefer = 2
 
-// landlock lets the process read what is the system's and write what is the
-// command's.
+// landlock allows the process to read the system's files and to write the command's files.
 func (s spec) landlock() error {
 	abi, err := llsyscall.LandlockGetABIVersion()
 	if err != nil {
@@ -24,9 +23,9 @@ func (s spec) landlock() error {
 	var changed []string
 	for _, t := range s.Trees {
 		if t.Writable {
-			changed = append(changed, t.through())
+			changed = append(changed, t.procPath())
 		} else {
-			readable = append(readable, t.through())
+			readable = append(readable, t.procPath())
 		}
 	}
 	writable := landlock.RWDirs(changed...)
@@ -35,12 +34,12 @@ func (s spec) landlock() error {
 	if abi >= abiRefer {
 		writable, scratch = writable.WithRefer(), scratch.WithRefer()
 	}
-	files, dirs := apart(readable)
+	files, dirs := splitFiles(readable)
 	config := landlock.V11
 	if s.Network {
 		config.HandledAccessNet = 0
 	}
-	// Where the root holds nothing but what the command may see, it may list it.
+	// A root that contains only what the command may see may be listed.
 	listed := landlock.RODirs()
 	if s.Way != wayNone {
 		listed = landlock.PathAccess(llsyscall.AccessFSReadDir, "/")
@@ -55,8 +54,8 @@ func (s spec) landlock() error {
 	)
 }
 
-// apart tells files from directories, which have rights of other kinds.
-func apart(paths []string) (files, dirs []string) {
+// splitFiles separates files from directories, which have different access rights.
+func splitFiles(paths []string) (files, dirs []string) {
 	for _, path := range paths {
 		if info, err := os.Stat(path); err == nil && !info.IsDir() {
 			files = append(files, path)
@@ -67,7 +66,7 @@ func apart(paths []string) (files, dirs []string) {
 	return files, dirs
 }
 
-// scratch are directories that are there for the command alone.
+// scratch returns the directories that exist only for the command.
 func (s spec) scratch() []string {
 	if s.Way == wayNone {
 		return []string{s.Home}

@@ -2,21 +2,21 @@ package sandbox
 
 import "time"
 
-// Limits bound what one command may use. 0 stands for the default.
+// Limits bound the resources of one command. 0 means the default.
 type Limits struct {
-	AddressSpace uint64        // bytes that one process may map, used or not
-	Memory       uint64        // bytes of private memory that one process may write to
-	Processes    uint64        // processes and threads of the command; held only with namespaces
-	OpenFiles    uint64        // of one process
-	FileBytes    uint64        // that one process may make a file long
-	CPU          time.Duration // of one process
-	Scratch      uint64        // bytes of /tmp and of /dev/shm, each; held only with namespaces
+	AddressSpace uint64        // bytes mapped by one process, used or not
+	Memory       uint64        // bytes of private writable memory of one process
+	Processes    uint64        // processes and threads of the command; enforced only with namespaces
+	OpenFiles    uint64        // per process
+	FileBytes    uint64        // maximum size of a file
+	CPU          time.Duration // per process
+	Scratch      uint64        // bytes of /tmp and of /dev/shm, each; enforced only with namespaces
 }
 
 // The defaults.
 const (
-	// DefaultAddressSpace leaves room for runtimes that reserve far more than they
-	// use: a module of WebAssembly alone takes 10 GiB.
+	// DefaultAddressSpace leaves room for runtimes that reserve far more than they use. A
+	// WebAssembly module alone reserves 10 GiB.
 	DefaultAddressSpace = 64 << 30
 	DefaultMemory       = 4 << 30
 	DefaultProcesses    = 1024

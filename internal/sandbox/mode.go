@@ -5,21 +5,21 @@ import (
 	"strings"
 )
 
-// Mode says how much confinement has to be there.
+// Mode says how much confinement is required.
 type Mode string
 
 // The modes.
 const (
-	// Required makes New fail if a layer is missing.
+	// Required makes New fail if a layer is unavailable.
 	Required Mode = "required"
-	// BestEffort uses the layers that there are.
+	// BestEffort uses the available layers.
 	BestEffort Mode = "best-effort"
-	// Off uses none: a command has its own process group and the environment that
-	// it is given, and nothing outlives it.
+	// Off uses no layer. A command has its own process group and only the given environment,
+	// and all its processes are killed at its end.
 	Off Mode = "off"
 )
 
-// ParseMode reads a mode; empty stays empty.
+// ParseMode parses a mode. Empty stays empty.
 func ParseMode(text string) (Mode, error) {
 	switch m := Mode(text); m {
 	case Required, BestEffort, Off, "":
@@ -28,8 +28,8 @@ func ParseMode(text string) (Mode, error) {
 	return "", fmt.Errorf("the sandbox can be %s, %s or %s, not %q", Required, BestEffort, Off, text)
 }
 
-// DefaultMode is [Required] where a command that breaks out could do most: as root
-// and in Kubernetes. Elsewhere it is [BestEffort].
+// DefaultMode returns [Required] for root and in Kubernetes, where an escape could do the most
+// damage. Elsewhere it returns [BestEffort].
 func DefaultMode(uid int, getenv func(string) string) Mode {
 	if uid == 0 || getenv("KUBERNETES_SERVICE_HOST") != "" {
 		return Required
@@ -37,21 +37,21 @@ func DefaultMode(uid int, getenv func(string) string) Mode {
 	return BestEffort
 }
 
-// Layer is one of the things that confine a command.
+// Layer is one of the mechanisms that confine a command.
 type Layer struct {
 	Name   string
 	On     bool
-	Detail string // in which way it is on, or why it is missing
+	Detail string // how it is implemented, or why it is unavailable
 }
 
 // The names of the layers.
 const (
-	// LayerNamespaces is a view of the machine of its own: files, processes, IPC,
-	// host name, and network unless it is allowed.
+	// LayerNamespaces gives the command its own view of the machine: files, processes, IPC,
+	// host name and, unless network access is allowed, network.
 	LayerNamespaces = "namespaces"
-	// LayerLandlock holds files, TCP, signals and abstract sockets once more.
+	// LayerLandlock restricts files, TCP, signals and abstract sockets, as a second barrier.
 	LayerLandlock = "landlock"
-	// LayerSeccomp refuses calls of the kernel that no command needs.
+	// LayerSeccomp refuses system calls that no command needs.
 	LayerSeccomp = "seccomp"
 	// LayerLimits bounds memory, processes, files and time.
 	LayerLimits = "limits"

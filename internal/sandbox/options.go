@@ -5,14 +5,14 @@ import (
 	"path/filepath"
 )
 
-// Options are what a person may say about the sandbox.
+// Options are the command-line options of the sandbox.
 type Options struct {
 	Sandbox         string   `env:"COPPICE_SANDBOX" enum:"required,best-effort,off," default:"" placeholder:"MODE" help:"What to do where commands can't be confined in every way: required (stop), best-effort (confine them as far as it goes) or off (confine none). By default required for root and in Kubernetes, else best-effort."`
 	SandboxReadable []string `env:"COPPICE_SANDBOX_READABLE" placeholder:"PATH,..." help:"Files and directories that commands may read, beside the system's and the workspace."`
 	SandboxEnv      []string `env:"COPPICE_SANDBOX_ENV" placeholder:"NAME,..." help:"Variables of this process's environment that commands get, beside those that say nothing about it."`
 }
 
-// Config is for commands of a process with this environment, in a workspace.
+// Config returns the configuration for a process with this environment and workspace.
 func (o Options) Config(environ []string, workspace string) (Config, error) {
 	mode, err := ParseMode(o.Sandbox)
 	if err != nil {

@@ -14,15 +14,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// nobody is the user and the group that commands of a worker run by root have.
-const nobody = 65534
+// nobodyID is the user and the group of commands whose worker runs as root.
+const nobodyID = 65534
 
-// owner is whose a directory is.
+// owner is the owner of a directory.
 type owner struct{ uid, gid int }
 
-// owners keeps, for each owner, a namespace of users in which that owner is nobody. A
-// mount made with it shows the owner's files as nobody's, and what nobody makes there
-// is the owner's on the disk.
+// owners caches, for each owner, a user namespace that maps the owner to nobody. A mount with
+// this mapping shows the owner's files as nobody's, and files that nobody creates there belong
+// to the owner on disk.
 type owners struct {
 	mu    sync.Mutex
 	known map[owner]*os.File
@@ -45,14 +45,14 @@ func (o *owners) namespace(of owner) (*os.File, error) {
 	return f, nil
 }
 
-// newUserNamespace starts a process that only holds the namespace until it is opened.
+// newUserNamespace starts a process that holds the namespace until it has been opened.
 func newUserNamespace(of owner) (*os.File, error) {
 	cmd := exec.Command("/proc/self/exe", marker, stageHold)
 	cmd.Env = stageEnviron
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags:  unix.CLONE_NEWUSER,
-		UidMappings: []syscall.SysProcIDMap{{ContainerID: of.uid, HostID: nobody, Size: 1}},
-		GidMappings: []syscall.SysProcIDMap{{ContainerID: of.gid, HostID: nobody, Size: 1}},
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: of.uid, HostID: nobodyID, Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: of.gid, HostID: nobodyID, Size: 1}},
 	}
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
@@ -76,18 +76,18 @@ func hold() int {
 	return 0
 }
 
-// identify finds the user for a command of a worker run by root, and makes mounts of
-// the trees: nobody, who sees the files of the directories' owners as his own. Where
-// the file system can't do that, it is the owner, unless that is root. Also with an
-// error the caller closes the mounts.
-func (s *Sandbox) identify(trees []tree) (who owner, mounts []*os.File, err error) {
-	who = owner{nobody, nobody}
-	dir := "" // that of the command, once it is shown
+// chooseUser chooses the user for a command whose worker runs as root, and creates mounts of
+// the trees. It chooses nobody, with mounts that show the files of the directories' owners as
+// nobody's. If the file system does not support that, it chooses the owner, unless that is
+// root. The caller closes the mounts, even after an error.
+func (s *Sandbox) chooseUser(trees []tree) (who owner, mounts []*os.File, err error) {
+	who = owner{nobodyID, nobodyID}
+	dir := "" // the command's directory, once it is mapped
 	for i := range trees {
 		t := &trees[i]
 		var mount *os.File
 		if t.Writable {
-			who, mount, err = s.show(t, who, dir)
+			who, mount, err = s.mapOwner(t, who, dir)
 			dir = cmp.Or(dir, t.At)
 		} else {
 			mount, err = t.mount()
@@ -101,9 +101,9 @@ func (s *Sandbox) identify(trees []tree) (who owner, mounts []*os.File, err erro
 	return who, mounts, nil
 }
 
-// show makes a mount of what a command may change, and says who the command then is that
-// has been this user so far. It is of its directory if that was not shown before.
-func (s *Sandbox) show(t *tree, who owner, dir string) (owner, *os.File, error) {
+// mapOwner creates a mount of a tree that the command may write to, and returns the user of the
+// command. That changes to the directory's owner if the directory could not be mapped.
+func (s *Sandbox) mapOwner(t *tree, who owner, dir string) (owner, *os.File, error) {
 	users, err := s.owners.namespace(t.of)
 	if err != nil {
 		return who, nil, err
@@ -115,7 +115,7 @@ func (s *Sandbox) show(t *tree, who owner, dir string) (owner, *os.File, error) 
 	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_IDMAP, Userns_fd: uint64(users.Fd())}
 	err = unix.MountSetattr(int(mount.Fd()), "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &attr)
 	switch {
-	case err == nil && (dir == "" || who.uid == nobody):
+	case err == nil && (dir == "" || who.uid == nobodyID):
 		return who, mount, nil
 	case err == nil:
 		err = fmt.Errorf("its owner can be shown as another user, and that of %s can't", dir)

@@ -12,11 +12,11 @@ import (
 	"time"
 )
 
-// probeTime is how long a layer may take to be tried.
-const probeTime = 30 * time.Second
+// probeTimeout is how long the test of a layer may take.
+const probeTimeout = 30 * time.Second
 
-// probe finds out which layers this machine has, by starting the stages with each.
-// That all are there is the usual case, and then one start is enough.
+// probe determines the available layers, by starting the stages with each of them. Usually all
+// are available, and then one start is enough.
 func (s *Sandbox) probe(c Config) error {
 	if s.mode == Off {
 		return nil
@@ -32,7 +32,7 @@ func (s *Sandbox) probe(c Config) error {
 	}
 	details := map[string]string{LayerLandlock: landlockDetail()}
 	if len(ways) > 0 && s.try(ways[0], names[1:], dir) == nil {
-		s.settle(ways[0], names, names, details)
+		s.recordLayers(ways[0], names, names, details)
 		return nil
 	}
 	on, chosen := []string{}, wayNone
@@ -45,7 +45,7 @@ func (s *Sandbox) probe(c Config) error {
 		break
 	}
 	if chosen == wayNone {
-		// What fails without any layer says nothing about layers, and would leave out all of them.
+		// A failure without any layer says nothing about layers, but would disable all of them.
 		if err := s.try(wayNone, nil, dir); err != nil {
 			return fmt.Errorf("no command can be started in %s: %w", cmp.Or(dir, "a new directory"), err)
 		}
@@ -57,7 +57,7 @@ func (s *Sandbox) probe(c Config) error {
 			on = append(on, name)
 		}
 	}
-	s.settle(chosen, names, on, details)
+	s.recordLayers(chosen, names, on, details)
 	return nil
 }
 
@@ -82,8 +82,8 @@ func (c Config) probeDir() (string, error) {
 	return dir, nil
 }
 
-// findWays gives the ways to namespaces that may be tried, the best one first. Bubblewrap can't
-// make root another user, and root needs no program to make namespaces.
+// findWays returns the possible ways to get namespaces, the best one first. Bubblewrap cannot
+// map root to another user, and root needs no program to create namespaces.
 func (s *Sandbox) findWays() []way {
 	if os.Getuid() == 0 {
 		return []way{wayNative}
@@ -100,9 +100,9 @@ func (s *Sandbox) findWays() []way {
 	return []way{wayBubblewrap, wayNative}
 }
 
-// try starts the stages with some of the layers and no command.
+// try starts the stages with some of the layers and without a command.
 func (s *Sandbox) try(w way, names []string, dir string) (err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), probeTime)
+	ctx, cancel := context.WithTimeout(context.Background(), probeTimeout)
 	defer cancel()
 	trial := &Sandbox{mode: s.mode, limits: s.limits, readable: s.readable, wrap: s.wrap, way: w, log: s.log}
 	for _, name := range names {
@@ -118,7 +118,7 @@ func (s *Sandbox) try(w way, names []string, dir string) (err error) {
 			return fmt.Errorf("making a directory to try it in: %w", err)
 		}
 	}
-	said := &bytes.Buffer{} // a stage of ours says one line
+	said := &bytes.Buffer{} // a stage of ours writes one line
 	p, err := trial.start(ctx, Command{Dir: dir, Stderr: said}, true)
 	if err == nil {
 		err = p.Wait()
@@ -129,8 +129,8 @@ func (s *Sandbox) try(w way, names []string, dir string) (err error) {
 	return err
 }
 
-// settle writes down what was found.
-func (s *Sandbox) settle(w way, names, on []string, details map[string]string) {
+// recordLayers records the result of the probe.
+func (s *Sandbox) recordLayers(w way, names, on []string, details map[string]string) {
 	s.way = w
 	for _, name := range names {
 		l := Layer{Name: name, Detail: details[name]}

@@ -7,9 +7,8 @@ import (
 	"path/filepath"
 )
 
-// RemoveAll removes what commands have made below a directory, as [os.Root.RemoveAll] does. It
-// also removes what is in directories that may not be written to: some tools leave their
-// caches like that.
+// RemoveAll is like [os.Root.RemoveAll], and also removes the content of directories without
+// write permission. Some tools leave such caches.
 func RemoveAll(root *os.Root, name string) error {
 	err := root.RemoveAll(name)
 	if err == nil {
@@ -22,7 +21,7 @@ func RemoveAll(root *os.Root, name string) error {
 	return nil
 }
 
-// RemoveDir removes a directory and what commands have made in it.
+// RemoveDir removes a directory and what commands have created in it.
 func RemoveDir(dir string) error {
 	parent, err := os.OpenRoot(filepath.Dir(dir))
 	if err != nil {
@@ -31,7 +30,7 @@ func RemoveDir(dir string) error {
 	return errors.Join(RemoveAll(parent, filepath.Base(dir)), parent.Close())
 }
 
-// unlock lets this user change a directory and all below it. It follows no link.
+// unlock makes a directory and everything below it writable for this user. It follows no link.
 func unlock(parent *os.Root, name string) error {
 	if info, err := parent.Lstat(name); err != nil || !info.IsDir() {
 		return err

@@ -14,12 +14,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// base is where the new root is put together. What was mounted there before has been
-// taken already.
-const base = "/usr"
+// stagingRoot is where the new root is assembled. The mounts below it have been detached
+// before.
+const stagingRoot = "/usr"
 
-// buildRoot makes a root of its own for the namespace that the process is the first
-// of: a small file system in memory with the trees in it, and nothing else.
+// buildRoot creates a root for the namespace: a small file system in memory with only the trees
+// in it. The process must be the first of the namespace.
 func buildRoot(s spec) error {
 	if err := unix.Sethostname([]byte(hostname)); err != nil {
 		return fmt.Errorf("setting the host name: %w", err)
@@ -27,7 +27,7 @@ func buildRoot(s spec) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("parting from the machine's mounts: %w", err)
 	}
-	mounts, err := takeTrees(append(systemTrees(), s.Trees...))
+	mounts, err := detachTrees(append(systemTrees(), s.Trees...))
 	if err != nil {
 		return err
 	}
@@ -38,7 +38,7 @@ func buildRoot(s spec) error {
 	if err := mountBase(s.Limits.Scratch); err != nil {
 		return err
 	}
-	root, err := os.OpenRoot(base)
+	root, err := os.OpenRoot(stagingRoot)
 	if err != nil {
 		return fmt.Errorf("opening the new root: %w", err)
 	}
@@ -57,18 +57,18 @@ func buildRoot(s spec) error {
 	return enterRoot()
 }
 
-// taken is a mount that is nowhere yet.
-type taken struct {
+// detachedMount is a mount that is not attached yet.
+type detachedMount struct {
 	at   string
 	file *os.File
 }
 
-// takeTrees makes mounts of trees, those that hold others first.
-func takeTrees(trees []tree) ([]taken, error) {
+// detachTrees creates mounts of trees, parents before their children.
+func detachTrees(trees []tree) ([]detachedMount, error) {
 	slices.SortStableFunc(trees, func(a, b tree) int { return cmp.Compare(a.At, b.At) })
-	var all []taken
+	var all []detachedMount
 	for _, t := range trees {
-		file, err := t.take()
+		file, err := t.detach()
 		if err != nil {
 			return nil, fmt.Errorf("taking %s: %w", t.At, err)
 		}
@@ -79,20 +79,21 @@ func takeTrees(trees []tree) ([]taken, error) {
 		if err := unix.MountSetattr(int(file.Fd()), "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &attr); err != nil {
 			return nil, fmt.Errorf("protecting %s: %w", t.At, err)
 		}
-		all = append(all, taken{t.At, file})
+		all = append(all, detachedMount{t.At, file})
 	}
 	return all, nil
 }
 
-// take gives the mount that was made of a tree, or makes it.
-func (t tree) take() (*os.File, error) {
+// detach returns the mount that the worker has created for a tree, or creates it.
+func (t tree) detach() (*os.File, error) {
 	switch {
 	case t.File != 0:
 		return os.NewFile(uintptr(t.File), t.At), nil
 	case t.System:
 		return openTree(unix.AT_FDCWD, t.At)
 	}
-	// What the worker has opened belongs to its own mounts, of which none can be made here.
+	// The file that the worker opened belongs to the worker's mount namespace, where no mount
+	// can be created from here.
 	if err := t.reopen(); err != nil {
 		return nil, err
 	}
@@ -100,10 +101,10 @@ func (t tree) take() (*os.File, error) {
 	return t.mount()
 }
 
-// mount makes a mount of what was opened.
+// mount creates a mount of the opened file.
 func (t tree) mount() (*os.File, error) { return openTree(int(t.file.Fd()), "") }
 
-// openTree makes a mount of what is at a path, or of an open file.
+// openTree creates a detached mount of a path, or of an open file.
 func openTree(at int, path string) (*os.File, error) {
 	fd, err := unix.OpenTree(at, path, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE|unix.AT_EMPTY_PATH)
 	if err != nil {
@@ -112,8 +113,8 @@ func openTree(at int, path string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), path), nil
 }
 
-func takeDevices() ([]taken, error) {
-	var all []taken
+func takeDevices() ([]detachedMount, error) {
+	var all []detachedMount
 	for _, path := range devicePaths {
 		file, err := openTree(unix.AT_FDCWD, path)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -126,13 +127,13 @@ func takeDevices() ([]taken, error) {
 		if err := unix.MountSetattr(int(file.Fd()), "", unix.AT_EMPTY_PATH, &attr); err != nil {
 			return nil, fmt.Errorf("protecting %s: %w", path, err)
 		}
-		all = append(all, taken{path, file})
+		all = append(all, detachedMount{path, file})
 	}
 	return all, nil
 }
 
-// attach puts the mount where it belongs, and nowhere else by a link.
-func (t taken) attach(root *os.Root) error {
+// attach attaches the mount at its path, without following links.
+func (t detachedMount) attach(root *os.Root) error {
 	defer t.file.Close()
 	at := strings.TrimPrefix(t.at, "/")
 	info, err := t.file.Stat()
@@ -191,17 +192,17 @@ func mountBase(scratch uint64) error {
 		{"/dev/shm", "tmpfs", "mode=1777" + size, safe},
 		{"/tmp", "tmpfs", "mode=1777" + size, safe},
 	} {
-		if err := os.MkdirAll(base+m.at, 0o755); err != nil {
+		if err := os.MkdirAll(stagingRoot+m.at, 0o755); err != nil {
 			return fmt.Errorf("making %s: %w", m.at, err)
 		}
-		if err := unix.Mount(m.kind, base+m.at, m.kind, m.flags, m.options); err != nil {
+		if err := unix.Mount(m.kind, stagingRoot+m.at, m.kind, m.flags, m.options); err != nil {
 			return fmt.Errorf("mounting a new %s at /%s: %w", m.kind, strings.TrimPrefix(m.at, "/"), err)
 		}
 	}
 	return nil
 }
 
-// systemTrees are the paths of the system that are no links.
+// systemTrees returns the system paths that are not links.
 func systemTrees() []tree {
 	var trees []tree
 	for _, path := range systemPaths() {
@@ -213,7 +214,7 @@ func systemTrees() []tree {
 }
 
 func linkSystem(root *os.Root) error {
-	for _, path := range system {
+	for _, path := range systemDirs {
 		if target, link := systemLink(path); link {
 			if err := root.Symlink(target, strings.TrimPrefix(path, "/")); err != nil {
 				return err
@@ -235,10 +236,10 @@ func linkDevices(root *os.Root) error {
 	return nil
 }
 
-// enterRoot makes what was put together the root, lets go of the machine's, and lets
-// nobody change the directories between the trees.
+// enterRoot changes to the assembled root, detaches the old one, and makes the directories
+// between the trees read-only.
 func enterRoot() error {
-	if err := unix.Chdir(base); err != nil {
+	if err := unix.Chdir(stagingRoot); err != nil {
 		return fmt.Errorf("entering the new root: %w", err)
 	}
 	if err := unix.PivotRoot(".", "."); err != nil {

@@ -1,17 +1,17 @@
-// Package sandbox starts commands that a model has chosen and keeps them from what
-// they have no business with: files outside the workspace, the worker's secrets,
-// the network, and outliving the call that started them.
+// Package sandbox runs commands that a model has chosen. It confines them: they cannot access
+// files outside of the workspace, the worker's secrets or the network, and they do not outlive
+// the call that started them.
 //
-// A command passes through stages, which are this binary started anew with
-// [Init] as the first thing that its main calls:
+// A command is started in stages. A stage is this binary started again; [Init], the first call
+// in main, runs the stage:
 //
 //	worker ── supervise ─────────────── confine ── command     (namespaces: native, or none)
 //	worker ── supervise ── bubblewrap ── confine ── command
 //
-// supervise (supervise_linux.go) outlives the command: it is process 1 of the
-// namespaces, or a subreaper, and ends all that is left when the command ends or
-// when the pipe from the worker closes. confine (confine_linux.go) sets limits,
-// Landlock and seccomp on itself and becomes the command.
+// supervise (supervise_linux.go) outlives the command. It is process 1 of the namespaces, or a
+// subreaper. It kills what is left when the command ends or when the pipe from the worker
+// closes. confine (confine_linux.go) applies limits, Landlock and seccomp to itself, and then
+// executes the command.
 package sandbox
 
 import (
@@ -27,7 +27,7 @@ import (
 	"sync"
 )
 
-// Sandbox starts confined commands. It is safe for use by many goroutines at once.
+// Sandbox starts confined commands. It is safe for concurrent use.
 type Sandbox struct {
 	environ  []string
 	readable []string
@@ -35,34 +35,35 @@ type Sandbox struct {
 	mode     Mode
 	layers   []Layer
 	way      way
-	wrap     []string // bubblewrap, and options that not all of its versions know
+	wrap     []string // bubblewrap, with options that not all versions support
 	owners   owners
 	log      *slog.Logger
 }
 
-// Config says how commands are confined.
+// Config says how to confine commands.
 type Config struct {
-	// Mode says what a layer that is missing means; empty: [DefaultMode].
+	// Mode says what an unavailable layer means; empty: [DefaultMode].
 	Mode Mode
-	// Environ is what a command gets of the worker's environment, as KEY=VALUE. nil:
-	// what [Environ] takes of this process's.
+	// Environ is the environment of commands, as KEY=VALUE. nil: what [Environ] returns for
+	// this process.
 	Environ []string
-	// Readable are directories and files that commands may read beside the system's.
+	// Readable are directories and files that commands may read, in addition to those of the
+	// system.
 	Readable []string
-	// Limits are those of a command; the zero value of each stands for its default.
+	// Limits of a command. A zero field means its default.
 	Limits Limits
-	// Workspace is a directory that commands will work in; empty: none is known yet.
-	// New fails if they could not.
+	// Workspace is a directory of later commands. New fails if a command could not work there.
+	// Optional.
 	Workspace string
-	Logger    *slog.Logger // nil: none
+	Logger    *slog.Logger // optional
 
-	ways []way // to namespaces, instead of those that the machine has
+	ways []way // replaces the available ways to namespaces
 }
 
-// New makes a sandbox. It tries out each layer; with [Required] it fails if one is
-// missing, and names it. The process has to have called [Init].
+// New creates a sandbox. It tests each layer. With [Required] it fails if one is unavailable,
+// and names it. The process must have called [Init].
 func New(c Config) (*Sandbox, error) {
-	if !staged.Load() {
+	if !initCalled.Load() {
 		return nil, errors.New("make a sandbox: the program's main has to call sandbox.Init before anything else")
 	}
 	mode, err := ParseMode(string(c.Mode))
@@ -95,15 +96,15 @@ func New(c Config) (*Sandbox, error) {
 	return s, nil
 }
 
-// Command is a command to run. On the paths of its directories, which are absolute, no
-// symbolic link is followed: other commands can put one wherever they may write. Who
-// wants links followed that a person has made does so once, before any command runs.
+// Command is a command to run. The paths of its directories are absolute, and symbolic links on
+// them are not followed, because other commands can create links wherever they may write. To
+// follow links that a person has created, resolve them once, before any command runs.
 type Command struct {
 	Argv     []string
-	Dir      string   // it may change what is below
-	Writable []string // further directories that it may change
-	Env      []string // KEY=VALUE, beside what every command gets
-	Network  bool     // it may use the network
+	Dir      string   // working directory; writable
+	Writable []string // further writable directories
+	Env      []string // KEY=VALUE, in addition to the common environment
+	Network  bool     // network access is allowed
 	Stdin    io.Reader
 	Stdout   io.Writer
 	Stderr   io.Writer
@@ -111,7 +112,7 @@ type Command struct {
 
 var errRoot = errors.New("the root of the file system can't be what a command may change")
 
-// checked is the command with the paths of its directories in their shortest form.
+// checked returns the command with cleaned paths.
 func (c Command) checked() (Command, error) {
 	if len(c.Argv) == 0 || c.Argv[0] == "" {
 		return c, errors.New("there is none")
@@ -129,7 +130,7 @@ func (c Command) checked() (Command, error) {
 	return c, nil
 }
 
-// realPath is a path without symbolic links.
+// realPath resolves symbolic links.
 func realPath(path string) (string, error) {
 	if !filepath.IsAbs(path) {
 		return "", fmt.Errorf("%q is not an absolute path", path)
@@ -137,16 +138,15 @@ func realPath(path string) (string, error) {
 	return filepath.EvalSymlinks(path)
 }
 
-// Process is a command under way, with all that it has started.
+// Process is a running command with all its child processes.
 type Process struct {
 	cmd     *exec.Cmd
-	kill    func() error // ends it with all that it has started; it may be called often
-	release func()       // gives back what it took beside its processes
+	kill    func() error // kills the command and its children; may be called repeatedly
+	release func()       // releases other resources
 }
 
-// Start starts a command. When ctx ends it is killed with all that it has started,
-// and so it is when this process ends, in whatever way. The error is an
-// [exec.ErrNotFound] if there is no such program.
+// Start starts a command. The command and all its children are killed when ctx ends, and when
+// this process ends in any way. The error is [exec.ErrNotFound] if the program does not exist.
 func (s *Sandbox) Start(ctx context.Context, c Command) (*Process, error) {
 	c, err := c.checked()
 	if err != nil {
@@ -159,25 +159,25 @@ func (s *Sandbox) Start(ctx context.Context, c Command) (*Process, error) {
 	return p, nil
 }
 
-// Wait waits until the command has ended and nothing that it started is left. The
-// error is an [exec.ExitError] if it ended with another code than 0; the code of one
-// that a signal ended is 128 and the signal's number. It is called once.
+// Wait waits until the command has ended and no child is left. The error is an [exec.ExitError]
+// for an exit code other than 0; after a signal, the code is 128 plus the number of the signal.
+// Wait must be called exactly once.
 func (p *Process) Wait() error {
 	err := errors.Join(p.cmd.Wait(), p.kill())
-	p.release() // whether that works says nothing about the command
+	p.release() // its error says nothing about the command
 	return err
 }
 
-// Kill ends the command with all that it has started. Wait is still to be called.
+// Kill kills the command and all its children. Wait must still be called.
 func (p *Process) Kill() error { return p.kill() }
 
-// Layers says which layers there are and whether they are on.
+// Layers returns all layers, with their state.
 func (s *Sandbox) Layers() []Layer { return s.layers }
 
-// Mode says what was asked for.
+// Mode returns the configured mode.
 func (s *Sandbox) Mode() Mode { return s.mode }
 
-// Missing are the layers that are not on.
+// Missing returns the layers that are not on.
 func (s *Sandbox) Missing() []Layer {
 	var missing []Layer
 	for _, l := range s.layers {
@@ -188,7 +188,7 @@ func (s *Sandbox) Missing() []Layer {
 	return missing
 }
 
-// String says in one line what is on and what is missing.
+// String describes the state of the layers on one line.
 func (s *Sandbox) String() string {
 	var on, off []string
 	for _, l := range s.layers {
@@ -205,5 +205,5 @@ func (s *Sandbox) String() string {
 	return text
 }
 
-// once makes of a function one that does its work the first time only.
+// once returns a function that calls f only the first time.
 func once(f func() error) func() error { return sync.OnceValue(f) }

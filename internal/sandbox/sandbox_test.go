@@ -61,7 +61,7 @@ func TestTrusting(t *testing.T) {
 		}},
 		"settings that git refuses": {[]string{"GIT_CONFIG_COUNT=x"}, []string{"GIT_CONFIG_COUNT=x"}},
 	} {
-		if got := trusting("/w", tt.environ); !slices.Equal(got, tt.want) {
+		if got := withSafeDirectory("/w", tt.environ); !slices.Equal(got, tt.want) {
 			t.Errorf("%s: %q, want %q", name, got, tt.want)
 		}
 	}
@@ -213,7 +213,7 @@ func TestModes(t *testing.T) {
 func TestOwners(t *testing.T) {
 	t.Parallel()
 	s := box(t, Config{})
-	for _, uid := range []int{os.Getuid(), 1234, nobody} {
+	for _, uid := range []int{os.Getuid(), 1234, nobodyID} {
 		if os.Getuid() != 0 && uid != os.Getuid() {
 			continue
 		}

@@ -9,15 +9,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// denied are calls of the kernel that change the machine or the view of it, reach into
-// other processes, or are known for what has been found wrong in them. Those of one
-// architecture alone are in a file of its own.
-var denied = []uint32{
+// deniedSyscalls change the machine or its view, access other processes, or have a history of
+// vulnerabilities. Those of a single architecture are in a separate file.
+var deniedSyscalls = []uint32{
 	// Mounts and namespaces.
 	unix.SYS_CHROOT, unix.SYS_FSCONFIG, unix.SYS_FSMOUNT, unix.SYS_FSOPEN, unix.SYS_FSPICK, unix.SYS_MOUNT,
 	unix.SYS_MOUNT_SETATTR, unix.SYS_MOVE_MOUNT, unix.SYS_OPEN_TREE, unix.SYS_PIVOT_ROOT, unix.SYS_SETNS,
 	unix.SYS_UMOUNT2, unix.SYS_UNSHARE,
-	// Files by other ways than their paths.
+	// File access other than by path.
 	unix.SYS_NAME_TO_HANDLE_AT, unix.SYS_OPEN_BY_HANDLE_AT, unix.SYS_FANOTIFY_INIT, unix.SYS_QUOTACTL, unix.SYS_QUOTACTL_FD,
 	// Other processes.
 	unix.SYS_KCMP, unix.SYS_MOVE_PAGES, unix.SYS_PIDFD_GETFD, unix.SYS_PROCESS_MADVISE, unix.SYS_PROCESS_VM_READV,
@@ -27,37 +26,37 @@ var denied = []uint32{
 	unix.SYS_INIT_MODULE, unix.SYS_KEXEC_FILE_LOAD, unix.SYS_KEXEC_LOAD, unix.SYS_LOOKUP_DCOOKIE, unix.SYS_NFSSERVCTL,
 	unix.SYS_REBOOT, unix.SYS_SETDOMAINNAME, unix.SYS_SETHOSTNAME, unix.SYS_SETTIMEOFDAY, unix.SYS_SWAPOFF,
 	unix.SYS_SWAPON, unix.SYS_SYSLOG, unix.SYS_VHANGUP,
-	// Keys, and what is known for its faults. io_uring does what calls do that a filter
-	// would see.
+	// Keys, and calls with a history of vulnerabilities. io_uring performs operations that a
+	// filter does not see.
 	unix.SYS_ADD_KEY, unix.SYS_KEYCTL, unix.SYS_REQUEST_KEY,
 	unix.SYS_BPF, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER, unix.SYS_IO_URING_SETUP,
 	unix.SYS_PERF_EVENT_OPEN, unix.SYS_USERFAULTFD,
 }
 
-// namespaceFlags are those of clone that make namespaces. CLONE_NEWTIME shares its bit
-// with the number of a signal and can't be asked for there.
+// namespaceFlags are the flags of clone that create namespaces. CLONE_NEWTIME shares its bit
+// with the signal number and cannot be set there.
 const namespaceFlags = unix.CLONE_NEWCGROUP | unix.CLONE_NEWIPC | unix.CLONE_NEWNET | unix.CLONE_NEWNS |
 	unix.CLONE_NEWPID | unix.CLONE_NEWUSER | unix.CLONE_NEWUTS
 
-// setter is a call that gives a file the mode that is one of its arguments.
-type setter struct {
+// modeSetter is a system call with a file mode as an argument.
+type modeSetter struct {
 	number, mode uint32
-	// opens: the argument before has flags; without makes the mode means nothing.
+	// opens: the argument before it has flags; without createFlags the mode is ignored.
 	opens bool
 }
 
-// setters could make a program that runs as its owner or its group, whoever starts it
-// outside. The call that makes a directory can't: the kernel leaves these bits out.
-var setters = []setter{
+// modeSetters could create a setuid or setgid program. mkdir is not among them: the kernel
+// ignores these bits there.
+var modeSetters = []modeSetter{
 	{unix.SYS_OPENAT, 3, true}, {unix.SYS_FCHMOD, 1, false}, {unix.SYS_FCHMODAT, 2, false}, {unix.SYS_FCHMODAT2, 2, false},
 	{unix.SYS_MKNODAT, 2, false},
 }
 
-// makes are the flags of opening that make a file.
-const makes = unix.O_CREAT | unix.O_TMPFILE&^unix.O_DIRECTORY
+// createFlags are the open flags that create a file.
+const createFlags = unix.O_CREAT | unix.O_TMPFILE&^unix.O_DIRECTORY
 
-// Where the kernel puts what a filter looks at. Of an argument it is the lower half,
-// on machines of both kinds; the calls that are looked at read no more of it.
+// Offsets of the data that a filter reads. Of an argument it reads the lower half, on
+// little-endian machines; the filtered calls use no more of it.
 const (
 	offsetNumber = 0
 	offsetArch   = 4
@@ -72,12 +71,12 @@ func (p *program) load(offset uint32) {
 	*p = append(*p, unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: offset})
 }
 
-// unless jumps over what follows, of the given length, if the comparison holds.
+// unless skips the next length instructions if the comparison holds.
 func (p *program) unless(comparison uint16, value uint32, length uint8) {
 	*p = append(*p, unix.SockFilter{Code: unix.BPF_JMP | comparison | unix.BPF_K, Jt: length, K: value})
 }
 
-// when jumps over what follows, of the given length, if the comparison does not hold.
+// when skips the next length instructions if the comparison does not hold.
 func (p *program) when(comparison uint16, value uint32, length uint8) {
 	*p = append(*p, unix.SockFilter{Code: unix.BPF_JMP | comparison | unix.BPF_K, Jf: length, K: value})
 }
@@ -93,7 +92,7 @@ const (
 	kill   = unix.SECCOMP_RET_KILL_PROCESS
 )
 
-// families are the kinds of sockets that a command may have.
+// families returns the allowed socket families.
 func families(network bool) []uint32 {
 	if network {
 		return []uint32{unix.AF_UNIX, unix.AF_INET, unix.AF_INET6, unix.AF_NETLINK}
@@ -101,7 +100,7 @@ func families(network bool) []uint32 {
 	return []uint32{unix.AF_UNIX}
 }
 
-// filter makes the program. A mode with one of the bits is refused.
+// filter builds the program. It refuses modes with one of the bits.
 func filter(network bool, bits uint32) program {
 	var p program
 	p.load(offsetArch)
@@ -110,16 +109,16 @@ func filter(network bool, bits uint32) program {
 	p.load(offsetNumber)
 	p.when(unix.BPF_JGE, otherABI, 1)
 	p.end(kill)
-	// Opening is what commands do most, so it comes first.
-	for _, c := range append(setters, settersHere...) {
+	// Opening files is the most frequent call, so it comes first.
+	for _, c := range append(modeSetters, settersHere...) {
 		p.argument(c.number, c.mode, func(a *program) { c.refuse(a, bits) })
 	}
-	for _, number := range append(denied, deniedHere...) {
+	for _, number := range append(deniedSyscalls, deniedHere...) {
 		p.when(unix.BPF_JEQ, number, 1)
 		p.end(refuse)
 	}
-	// Their flags are in memory, where a filter can't look. Libraries fall back on clone
-	// and on openat.
+	// Their flags are in memory, which a filter cannot read. Libraries fall back to clone and
+	// openat.
 	for _, number := range []uint32{unix.SYS_CLONE3, unix.SYS_OPENAT2} {
 		p.when(unix.BPF_JEQ, number, 1)
 		p.end(absent)
@@ -129,7 +128,7 @@ func filter(network bool, bits uint32) program {
 		a.end(refuse)
 		a.end(allow)
 	})
-	// What is put into a terminal's input is read by whoever has the terminal.
+	// Input injected into a terminal is read by the owner of the terminal.
 	p.argument(unix.SYS_IOCTL, 1, func(a *program) {
 		for _, request := range []uint32{unix.TIOCSTI, unix.TIOCLINUX} {
 			a.when(unix.BPF_JEQ, request, 1)
@@ -150,20 +149,20 @@ func filter(network bool, bits uint32) program {
 	return p
 }
 
-// refuse comes when the mode is loaded.
-func (c setter) refuse(p *program, bits uint32) {
+// refuse is emitted when the mode has been loaded.
+func (c modeSetter) refuse(p *program, bits uint32) {
 	p.unless(unix.BPF_JSET, bits, 1)
 	p.end(allow)
 	if c.opens {
 		p.load(offsetArg(c.mode - 1))
-		p.unless(unix.BPF_JSET, makes, 1)
+		p.unless(unix.BPF_JSET, createFlags, 1)
 		p.end(allow)
 	}
 	p.end(refuse)
 }
 
-// argument adds what is to be done about a call depending on one of its arguments; it
-// has to end with a result.
+// argument emits instructions for a call that depend on one of its arguments. They must end
+// with a result.
 func (p *program) argument(number, which uint32, body func(*program)) {
 	var a program
 	a.load(offsetArg(which))
@@ -172,7 +171,7 @@ func (p *program) argument(number, which uint32, body func(*program)) {
 	*p = append(*p, a...)
 }
 
-// setFilter filters the calls of this thread and of what it becomes.
+// setFilter installs the filter for this thread and its later programs.
 func setFilter(network bool, bits uint32) error {
 	p := filter(network, bits)
 	program := unix.SockFprog{Len: uint16(len(p)), Filter: &p[0]}

@@ -13,4 +13,4 @@ var deniedHere = []uint32{
 	unix.SYS_QUERY_MODULE, unix.SYS_SYSFS, unix.SYS__SYSCTL, unix.SYS_USELIB, unix.SYS_USTAT,
 }
 
-var settersHere = []setter{{unix.SYS_OPEN, 2, true}, {unix.SYS_CREAT, 1, false}, {unix.SYS_CHMOD, 1, false}, {unix.SYS_MKNOD, 1, false}}
+var settersHere = []modeSetter{{unix.SYS_OPEN, 2, true}, {unix.SYS_CREAT, 1, false}, {unix.SYS_CHMOD, 1, false}, {unix.SYS_MKNOD, 1, false}}

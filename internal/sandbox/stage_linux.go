@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// marker is the first argument of a stage; the second one names it.
+// marker is the first argument of a stage. The second is the name of the stage.
 const marker = "coppice-sandbox-stage"
 
 const (
@@ -24,19 +24,18 @@ const (
 	stageHold      = "hold"
 )
 
-// staged says that main called Init. A program that doesn't would run itself from
-// the start where a stage should run, and that for each command.
-var staged atomic.Bool
+// initCalled records that main has called Init. A program without that call would run its own
+// main where a stage should run, for each command.
+var initCalled atomic.Bool
 
-// Init has to be the first thing that the main of a program with a Sandbox calls, in
-// tests TestMain. If the process is a stage of a command it does that stage's work
-// and does not return.
+// Init must be the first call in the main of a program with a Sandbox, and in TestMain for
+// tests. In a stage of a command it does the work of the stage and does not return.
 func Init() {
-	staged.Store(true)
+	initCalled.Store(true)
 	if len(os.Args) != 3 || os.Args[1] != marker {
 		return
 	}
-	// Capabilities, limits of Landlock and filters belong to a thread.
+	// capabilities, Landlock rules and filters belong to a thread
 	runtime.LockOSThread()
 	stages := map[string]func() int{stageSupervise: supervise, stageConfine: confine, stageHold: hold}
 	if run := stages[os.Args[2]]; run != nil {
@@ -48,42 +47,42 @@ func Init() {
 
 // Exit codes of a stage.
 const (
-	codeFailed = 125 // it could not do its work, and said so on the pipe of its status
+	codeFailed = 125 // it failed, and reported that on the status pipe
 	codeKilled = 128 + int(unix.SIGKILL)
 )
 
-// spec is what the worker tells the stages of a command.
+// spec is the configuration of the stages of a command.
 type spec struct {
 	Way      way
-	Probe    bool // become no command, and say whether the stages did their work
-	TryDir   bool // with Probe: the directory has to be one that the command can write to
+	Probe    bool // run no command; report whether the stages succeeded
+	TryDir   bool // with Probe: fail unless the command could write to its directory
 	Argv     []string
 	Env      []string
 	Home     string
 	Network  bool
 	Confined bool   // no new privileges, no capabilities
-	Landlock bool   // with Trees
+	Landlock bool   // by the paths in Trees
 	Seccomp  bool   //
 	Limited  bool   // by Limits
-	Trees    []tree // what the command sees beside what is the system's
+	Trees    []tree // the files that the command sees, in addition to the system's
 	Limits   Limits
-	Wrap     []string // how bubblewrap is called, up to the stage that it starts
+	Wrap     []string // command line of bubblewrap, before that of the stage
 }
 
-// dir is the directory of the command.
+// dir returns the directory of the command.
 func (s spec) dir() *tree {
 	return &s.Trees[slices.IndexFunc(s.Trees, func(t tree) bool { return t.Writable })]
 }
 
-// The files of a stage, by number.
+// File descriptors of a stage.
 const (
 	fileSpec = 3
 	// Of supervise.
-	fileLife        = 4 // closes when the command has to end
+	fileLife        = 4 // closes when the command must end
 	fileStatus      = 5
-	fileTrees       = 6 // and further: the mounts that the worker made
+	fileTrees       = 6 // and following: mounts created by the worker
 	fileInnerStatus = 4 // of confine
-	fileInnerExe    = 5 // of confine below bubblewrap, which knows no path of this binary
+	fileInnerExe    = 5 // of confine in bubblewrap, which does not see the path of this binary
 )
 
 // way is how a command gets namespaces.
@@ -95,7 +94,7 @@ const (
 	wayBubblewrap way = "bubblewrap"
 )
 
-// writeSpec puts a spec where stages can read it, and nobody else.
+// writeSpec writes a spec to a file that only the stages can read.
 func writeSpec(s spec) (*os.File, error) {
 	text, err := json.Marshal(s)
 	if err != nil {
@@ -112,8 +111,7 @@ func writeSpec(s spec) (*os.File, error) {
 	return f, nil
 }
 
-// readSpec may be called by one stage after the other: the place in the file is one
-// that they share.
+// readSpec reads the spec. Each stage can call it, although the stages share the file offset.
 func readSpec() (spec, error) {
 	var s spec
 	f := os.NewFile(fileSpec, "spec")
@@ -124,10 +122,9 @@ func readSpec() (spec, error) {
 	return s, nil
 }
 
-// What a stage says on the pipe of its status: one of these, with a text behind the
-// latter two.
+// Messages on the status pipe. A text follows the latter two.
 const (
-	statusReady    = 'K' // the next thing is to become the command
+	statusReady    = 'K' // the command is executed next
 	statusFailed   = 'E'
 	statusNotFound = 'N'
 )
@@ -137,15 +134,15 @@ func report(status *os.File, err error) int {
 	if errors.Is(err, exec.ErrNotFound) {
 		kind = statusNotFound
 	}
-	// If nobody reads it, nobody is left to be told.
+	// without a reader there is nothing else to do
 	_, _ = status.Write(append([]byte{kind}, err.Error()...))
 	return codeFailed
 }
 
-// maxStatus bounds what is read of a stage's status.
+// maxStatus bounds the status of a stage.
 const maxStatus = 64 << 10
 
-// readStatus waits until the command has taken the place of its stage, or failed to.
+// readStatus waits until the command has replaced its stage, or failed to.
 func readStatus(r io.Reader) error {
 	text, err := io.ReadAll(io.LimitReader(r, maxStatus))
 	if err != nil {

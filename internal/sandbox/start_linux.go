@@ -12,23 +12,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// closing is how long the stages may take to end all that a command has left, before
-// they are ended themselves.
-const closing = 10 * time.Second
+// closeTimeout is how long the stages may take to kill the remaining processes, before they are
+// killed themselves.
+const closeTimeout = 10 * time.Second
 
-// stageEnviron keeps the stages small. They hold nothing of the worker's. Built with
-// the race detector they would wait for a second before they end.
+// stageEnviron keeps the stages small. It contains nothing of the worker's. With the race
+// detector, a stage would otherwise wait for a second at its end.
 var stageEnviron = []string{"GOMAXPROCS=2", "GOGC=off", "GORACE=atexit_sleep_ms=0"}
 
-// launch is what it takes to start a command.
+// launch has what is needed to start a command.
 type launch struct {
 	spec    spec
 	attr    *syscall.SysProcAttr
-	files   []*os.File // that the supervisor gets behind those of every command
+	files   []*os.File // additional files of the supervisor
 	release func()
 }
 
-// close lets go of what the stages have by then.
+// close closes what the stages have received.
 func (l *launch) close() {
 	closeTrees(l.spec.Trees)
 	for _, f := range l.files {
@@ -70,7 +70,7 @@ func (l *launch) start(ctx context.Context, c Command) (*Process, error) {
 	cmd.Dir, cmd.Env, cmd.SysProcAttr = "/", stageEnviron, l.attr
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = c.Stdin, c.Stdout, c.Stderr
 	cmd.ExtraFiles = append([]*os.File{specFile, lifeRead, statusWrite}, l.files...)
-	cmd.WaitDelay = closing
+	cmd.WaitDelay = closeTimeout
 	p := &Process{cmd: cmd, kill: once(life.Close), release: l.release}
 	cmd.Cancel = p.kill
 	if err := cmd.Start(); err != nil {
@@ -78,7 +78,7 @@ func (l *launch) start(ctx context.Context, c Command) (*Process, error) {
 	}
 	if err := errors.Join(statusWrite.Close(), readStatus(status)); err != nil {
 		_ = p.kill()
-		_ = cmd.Wait() // that it failed is known, and why
+		_ = cmd.Wait() // the failure is known already
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
@@ -87,7 +87,7 @@ func (l *launch) start(ctx context.Context, c Command) (*Process, error) {
 	return p, nil
 }
 
-// launch decides how a command is started.
+// launch decides how to start a command.
 func (s *Sandbox) launch(ctx context.Context, c Command, probe bool) (_ *launch, err error) {
 	l := &launch{
 		spec: spec{
@@ -120,13 +120,13 @@ func (s *Sandbox) launch(ctx context.Context, c Command, probe bool) (_ *launch,
 	}
 	own := []string{"PATH=" + defaultPath, "LANG=C.UTF-8", "EMAIL=" + email}
 	if l.spec.Way == wayNone && l.spec.Landlock {
-		own = append(own, "GIT_CONFIG_NOSYSTEM=1") // git ends where there is a configuration that it may not read
+		own = append(own, "GIT_CONFIG_NOSYSTEM=1") // git fails on a system configuration that it may not read
 	}
 	fixed := []string{"HOME=" + l.spec.Home, "PWD=" + c.Dir}
 	if s.mode != Off {
 		fixed = append(fixed, "TMPDIR="+tmpOf(l.spec))
 	}
-	l.spec.Env = trusting(c.Dir, merged(own, s.environ, fixed, c.Env))
+	l.spec.Env = withSafeDirectory(c.Dir, mergeEnviron(own, s.environ, fixed, c.Env))
 	return l, nil
 }
 
@@ -137,14 +137,14 @@ func tmpOf(s spec) string {
 	return "/tmp"
 }
 
-// launchNative makes the supervisor the first process of namespaces, with the
-// capabilities there that it needs to prepare them. What is root's to open is opened
-// here; other users can open what the worker can.
+// launchNative makes the supervisor the first process of the namespaces, with the capabilities
+// that it needs there. Files that only root can open are opened here; with other users the
+// stages can open what the worker can.
 func (s *Sandbox) launchNative(l *launch, c Command) error {
 	who := owner{os.Getuid(), os.Getgid()}
 	if who.uid == 0 {
 		var err error
-		if who, l.files, err = s.identify(l.spec.Trees); err != nil {
+		if who, l.files, err = s.chooseUser(l.spec.Trees); err != nil {
 			return err
 		}
 		l.attr.Credential = &syscall.Credential{Uid: uint32(who.uid), Gid: uint32(who.gid)}
@@ -160,7 +160,7 @@ func (s *Sandbox) launchNative(l *launch, c Command) error {
 	return nil
 }
 
-// launchPlain does what can be done without namespaces.
+// launchPlain does what is possible without namespaces.
 func (s *Sandbox) launchPlain(ctx context.Context, l *launch) error {
 	dir, err := os.MkdirTemp("", "coppice-command-")
 	if err != nil {

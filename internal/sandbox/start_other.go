@@ -13,19 +13,19 @@ import (
 	"time"
 )
 
-// closing is how long the pipes of a command that has ended may stay open.
-const closing = 2 * time.Second
+// closeTimeout is how long the pipes may stay open after a command has ended.
+const closeTimeout = 2 * time.Second
 
-// staged says that main called Init.
-var staged atomic.Bool
+// initCalled records that main has called Init.
+var initCalled atomic.Bool
 
 type (
 	way    string
 	owners struct{}
 )
 
-// Init does nothing here: there are no stages.
-func Init() { staged.Store(true) }
+// Init only records the call: there are no stages here.
+func Init() { initCalled.Store(true) }
 
 func (s *Sandbox) probe(Config) error {
 	if s.mode == Off {
@@ -37,13 +37,13 @@ func (s *Sandbox) probe(Config) error {
 	return nil
 }
 
-// start gives the command a process group of its own, which is all there is here.
+// start only creates a process group for the command.
 func (s *Sandbox) start(ctx context.Context, c Command, _ bool) (*Process, error) {
 	cmd := exec.CommandContext(ctx, c.Argv[0], c.Argv[1:]...)
 	cmd.Dir, cmd.Env = c.Dir, trusting(c.Dir, merged(s.environ, c.Env))
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = c.Stdin, c.Stdout, c.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.WaitDelay = closing
+	cmd.WaitDelay = closeTimeout
 	kill := func() error {
 		if err := syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
 			return fmt.Errorf("ending a command: %w", err)
@@ -57,5 +57,5 @@ func (s *Sandbox) start(ctx context.Context, c Command, _ bool) (*Process, error
 	return &Process{cmd: cmd, kill: kill, release: func() {}}, nil
 }
 
-// Hides is never so here: a command sees all that there is.
+// Hides returns false, because a command sees all files here.
 func (s *Sandbox) Hides(string, Command) bool { return false }

@@ -13,17 +13,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// supervise prepares the namespaces, starts the next stage, and ends when it does or
-// when the worker wants it. Nothing of the command is left then: as process 1 of its
-// namespace it takes all others with it, and as a subreaper it gets all that lost
-// their parents, and ends them one by one.
+// supervise prepares the namespaces and starts the next stage. It ends when that stage ends, or
+// when the worker wants it. No process of the command is left then: if supervise is process 1
+// of its namespace, the kernel kills the others with it. As a subreaper it inherits orphaned
+// processes and kills them one by one.
 func supervise() int {
 	status := os.NewFile(fileStatus, "status")
 	s, err := readSpec()
 	if err != nil {
 		return report(status, err)
 	}
-	// What is in this process is the worker's: /proc/1 is closed to the command.
+	// The memory of this process belongs to the worker, so /proc/1 is closed to the command.
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return report(status, fmt.Errorf("closing the supervisor to the command: %w", err))
 	}
@@ -42,24 +42,24 @@ func supervise() int {
 	if err != nil {
 		return report(status, fmt.Errorf("starting the next stage: %w", err))
 	}
-	// Whoever reads what the command writes is to see its end when the command closes it.
+	// A reader of the command's output must see its end when the command closes it.
 	for _, standard := range []int{0, 1, 2} {
 		if err := unix.Close(standard); err != nil {
 			return codeFailed
 		}
 	}
-	// The pipe says that the command has begun once all its writers are gone.
+	// The pipe reports the start of the command when all its writers are closed.
 	if err := status.Close(); err != nil {
 		return codeFailed
 	}
 	code := newReaper(main).run(s.Way == wayNative)
 	if s.Way == wayNone {
-		_ = RemoveDir(s.Home) // the worker tries again, and says so if it can't; it may be gone
+		_ = RemoveDir(s.Home) // it may be gone already; the worker tries again and reports a failure
 	}
 	return code
 }
 
-// startInner starts the stage that confines itself, directly or in bubblewrap.
+// startInner starts the confine stage, directly or in bubblewrap.
 func startInner(s spec, status *os.File) (pid int, err error) {
 	files := []uintptr{0, 1, 2, fileSpec, status.Fd()}
 	argv := []string{"/proc/self/exe", marker, stageConfine}
@@ -81,8 +81,8 @@ func startInner(s spec, status *os.File) (pid int, err error) {
 // reaper collects the processes of a command.
 type reaper struct {
 	main  int
-	mu    sync.Mutex    // who holds it may count on the children: none is collected
-	ended chan int      // the main process's exit code
+	mu    sync.Mutex    // no child is collected while it is held, so pids stay valid
+	ended chan int      // exit code of the main process
 	none  chan struct{} // closed when no child is left
 }
 
@@ -92,12 +92,12 @@ func newReaper(main int) *reaper {
 	return r
 }
 
-// run waits for the end of the command or of the worker's interest in it, and gives
-// the exit code. Process 1 leaves the rest to the kernel.
+// run waits until the command ends or the worker wants its end, and returns the exit code.
+// Process 1 leaves the rest to the kernel.
 func (r *reaper) run(first bool) int {
 	lost := make(chan struct{})
 	go func() {
-		// Nothing is ever written: this returns when the other end closes.
+		// Nothing is ever written: this returns when the worker closes its end.
 		_, _ = io.Copy(io.Discard, os.NewFile(fileLife, "life"))
 		close(lost)
 	}()
@@ -112,7 +112,7 @@ func (r *reaper) run(first bool) int {
 	return code
 }
 
-// collect waits for children until there are none.
+// collect waits for children until none is left.
 func (r *reaper) collect() {
 	defer close(r.none)
 	for {
@@ -138,17 +138,16 @@ func exitCode(status unix.WaitStatus) int {
 	return status.ExitStatus()
 }
 
-// killPause is between two looks for children: a child of one that was killed
-// becomes a child of this process only when that one is gone.
+// killPause is the pause between two scans for children. A child of a killed process becomes a
+// child of this process only when the killed one is gone.
 const killPause = time.Millisecond
 
-// killAll kills children, and theirs in turn as they come to this process, until none
-// is left.
+// killAll kills children, and their children as this process inherits them, until none is left.
 func (r *reaper) killAll() {
 	for {
 		r.mu.Lock()
 		for _, pid := range children() {
-			// It is a child that nobody has collected, so the number is still its own.
+			// the child has not been collected, so its pid is not reused
 			_ = unix.Kill(pid, unix.SIGKILL)
 		}
 		r.mu.Unlock()
@@ -160,7 +159,7 @@ func (r *reaper) killAll() {
 	}
 }
 
-// children are the processes whose parent is this one.
+// children returns the processes whose parent is this one.
 func children() []int {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -176,7 +175,7 @@ func children() []int {
 		if err != nil {
 			continue // it is gone
 		}
-		// The name, in parentheses, may hold anything; then come state and parent.
+		// The name, in parentheses, may contain anything. State and parent follow.
 		fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
 		if len(fields) > 1 && string(fields[1]) == strconv.Itoa(os.Getpid()) {
 			found = append(found, pid)

@@ -45,10 +45,10 @@ var workerKinds = []struct {
 	count int
 }{
 	{0, wayNative, Required, 400},
-	{nobody, wayNative, Required, 200},
-	{nobody, wayBubblewrap, Required, 200},
+	{nobodyID, wayNative, Required, 200},
+	{nobodyID, wayBubblewrap, Required, 200},
 	{0, wayNone, BestEffort, 100},
-	{nobody, wayNone, Off, 100},
+	{nobodyID, wayNone, Off, 100},
 }
 
 const surviveVariable = "COPPICE_TEST_SURVIVE"

@@ -2,10 +2,10 @@ package sandbox
 
 import "os"
 
-// system is what commands see of the machine. The worker's files, homes, mounted
-// secrets and the sockets of services are elsewhere: in /etc by other names, in /home,
+// systemDirs are the directories of the machine that commands see. The worker's files, homes,
+// mounted secrets and sockets of services are elsewhere: in /etc under other names, in /home,
 // /root, /run, /srv and /var.
-var system = []string{
+var systemDirs = []string{
 	"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store",
 	"/etc/alternatives", "/etc/bash.bashrc", "/etc/ca-certificates", "/etc/ca-certificates.conf",
 	"/etc/crypto-policies", "/etc/debian_version", "/etc/fonts", "/etc/gai.conf", "/etc/group",
@@ -20,10 +20,10 @@ var system = []string{
 // devicePaths are the devices that a command may write to.
 var devicePaths = []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"}
 
-// systemPaths are those of the system that there are.
+// systemPaths returns the existing paths of systemDirs.
 func systemPaths() []string {
 	var found []string
-	for _, path := range system {
+	for _, path := range systemDirs {
 		if _, err := os.Stat(path); err == nil {
 			found = append(found, path)
 		}
@@ -31,8 +31,8 @@ func systemPaths() []string {
 	return found
 }
 
-// systemLink says whether a path of the system is a link in its root directory, which
-// is then made anew, and where it leads.
+// systemLink reports whether a system path is a link in the root directory, and its target.
+// Such a link is recreated.
 func systemLink(path string) (target string, ok bool) {
 	if len(path) > 6 || path == "/usr" {
 		return "", false

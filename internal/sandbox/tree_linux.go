@@ -11,30 +11,30 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tree is a part of the machine's files that a command sees.
+// tree is a directory or file that a command sees.
 //
-// Those that are not the system's lie where other commands may put links, at any
-// moment. So the worker opens them with no link on the way, and they stay the same
-// from then on: a stage that can't be given what was opened opens it by its path in
-// the same way, and compares.
+// Except for those of the system, trees are in places where other commands may create links at
+// any time. So the worker opens them without following links, and uses the opened files from
+// then on. A stage that cannot inherit an open file opens the path in the same way and
+// compares.
 type tree struct {
 	At       string
 	Writable bool
-	System   bool // links of the machine may lead to it
-	// File is the number of the supervisor's file that is the mount; 0: it makes the
-	// mount itself, of what it finds there.
+	System   bool // links of the system may lead to it
+	// File is the supervisor's file descriptor of the mount; 0: it creates the mount itself,
+	// from the path.
 	File int
-	Dev  uint64 // with Ino: which file of the machine it is; not of the system's
+	Dev  uint64 // with Ino: identity of the file; unset for system files
 	Ino  uint64
-	// Group: it hands its group on to what is made in it (setgid), and that is not root's.
+	// Group: new files inherit its group (setgid), which is not root.
 	Group bool
 
 	of   owner
-	file *os.File // what was opened
+	file *os.File // the opened file
 }
 
-// trees opens what a command sees beside the system's; its directory is the first that
-// is writable. Also with an error the caller closes them.
+// trees opens what a command sees in addition to the system. The command's directory is the
+// first writable tree. The caller closes them, even after an error.
 func (s *Sandbox) trees(c Command) ([]tree, error) {
 	var all []tree
 	if s.mode != Off {
@@ -65,9 +65,9 @@ func closeTrees(trees []tree) {
 	}
 }
 
-// open opens what is at the path by now.
+// open opens the path.
 func (t *tree) open() (is unix.Stat_t, err error) {
-	if t.file, err = openPlain(t.At, t.Writable); err != nil {
+	if t.file, err = openNoFollow(t.At, t.Writable); err != nil {
 		return is, err
 	}
 	if err = unix.Fstat(int(t.file.Fd()), &is); err == nil && isLink(is) {
@@ -79,7 +79,7 @@ func (t *tree) open() (is unix.Stat_t, err error) {
 	return is, nil
 }
 
-// reopen opens in a stage what the worker has opened.
+// reopen opens in a stage what the worker has opened, and compares.
 func (t *tree) reopen() error {
 	is, err := t.open()
 	if err == nil && (deviceOf(is) != t.Dev || is.Ino != t.Ino) {
@@ -88,21 +88,21 @@ func (t *tree) reopen() error {
 	return err
 }
 
-// deviceOf has a type that differs between machines.
+// deviceOf returns the device. Its type differs between machines.
 func deviceOf(is unix.Stat_t) uint64 {
 	return uint64(is.Dev) //nolint:unconvert // Elsewhere it has 32 bits.
 }
 
-// through is a path to what was opened, whatever is at its own by then.
-func (t *tree) through() string { return "/proc/self/fd/" + strconv.Itoa(int(t.file.Fd())) }
+// procPath returns a path to the opened file, whatever its own path leads to now.
+func (t *tree) procPath() string { return "/proc/self/fd/" + strconv.Itoa(int(t.file.Fd())) }
 
 var errLink = errors.New("it is a symbolic link, and in the directories of commands none is followed")
 
-// openPlain opens what is at an absolute path, for reference only, without following
-// a symbolic link: a part of the path that is one is an error, but for the last where
-// that need not be a directory, which is opened itself. It goes part by part, so one
-// who changes the path meanwhile leads it to what he has moved, and no further.
-func openPlain(path string, directory bool) (*os.File, error) {
+// openNoFollow opens an absolute path with O_PATH, without following symbolic links. A link in
+// the path is an error, except as the last element if that need not be a directory; then the
+// link itself is opened. It opens element by element, so that someone who changes the path
+// meanwhile can only redirect it to what they have moved.
+func openNoFollow(path string, directory bool) (*os.File, error) {
 	const flags = unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC
 	at, err := unix.Open("/", flags|unix.O_DIRECTORY, 0)
 	if err != nil {

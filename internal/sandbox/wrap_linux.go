@@ -4,13 +4,12 @@ import "strconv"
 
 const (
 	hostname = "sandbox"
-	// home is the home directory of a command with namespaces. It goes with it.
+	// home is the home directory of a command with namespaces. It is deleted with the
+	// namespaces.
 	home = "/tmp/home"
 )
 
-// wrapArgs is how bubblewrap is called to give the command the same view of the
-// machine as buildRoot does. What it binds is what it finds at the paths; the stage that
-// it starts compares that with what was opened, and starts no command if it is another.
+// wrapArgs returns the bubblewrap arguments that give the command the same view as buildRoot.
 func wrapArgs(wrap []string, network bool, trees []tree, limits Limits) []string {
 	size := strconv.FormatUint(limits.Scratch, 10)
 	args := append([]string{}, wrap...)
@@ -19,7 +18,7 @@ func wrapArgs(wrap []string, network bool, trees []tree, limits Limits) []string
 		args = append(args, "--unshare-net")
 	}
 	args = append(args, "--die-with-parent", "--new-session", "--cap-drop", "ALL", "--hostname", hostname)
-	for _, path := range system {
+	for _, path := range systemDirs {
 		if target, link := systemLink(path); link {
 			args = append(args, "--symlink", target, path)
 		}

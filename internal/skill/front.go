@@ -10,13 +10,13 @@ import (
 	"github.com/goccy/go-yaml/parser"
 )
 
-// maxFront bounds front matter, in bytes: what reading it takes grows faster than it does.
+// maxFront bounds the front matter, in bytes. Parsing time grows faster than its size.
 const maxFront = 8 << 10
 
-// texts gives the texts that front matter has under some keys; what is under others is of
-// no interest. It reads the syntax tree and decodes nothing: whoever wrote the file could
-// have a few anchors stand for more than can ever be decoded.
-func texts(front string, keys ...string) (map[string]string, error) {
+// stringFields returns the values of some keys of the front matter; other keys are ignored. It
+// reads the syntax tree and decodes nothing, because a few anchors could expand to more than
+// can ever be decoded.
+func stringFields(front string, keys ...string) (map[string]string, error) {
 	if len(front) > maxFront {
 		return nil, fmt.Errorf("the front matter has %d bytes, at most %d are read", len(front), maxFront)
 	}
@@ -35,7 +35,7 @@ func texts(front string, keys ...string) (map[string]string, error) {
 			if !slices.Contains(keys, key) {
 				continue
 			}
-			if found[key], err = text(field.Value); err != nil {
+			if found[key], err = stringValue(field.Value); err != nil {
 				return nil, fmt.Errorf("%s: %w", key, err)
 			}
 		}
@@ -43,7 +43,7 @@ func texts(front string, keys ...string) (map[string]string, error) {
 	return found, nil
 }
 
-func text(node ast.Node) (string, error) {
+func stringValue(node ast.Node) (string, error) {
 	switch n := node.(type) {
 	case *ast.StringNode:
 		return n.Value, nil

@@ -22,7 +22,7 @@ func TestTexts(t *testing.T) {
 		"name: [a":                                              "not found",
 		"a: " + strings.Repeat("x", maxFront):                   "at most 8192 are read",
 	} {
-		found, err := texts(front, "name", "description")
+		found, err := stringFields(front, "name", "description")
 		got := found["name"] + "|" + found["description"]
 		if err != nil {
 			got = err.Error()
@@ -43,10 +43,10 @@ func TestHostileFrontMatter(t *testing.T) {
 	}
 	merged.WriteString("<<: *a20\nname: merged\n")
 	nested := strings.Repeat("- ", maxFront/2)
-	if found, err := texts(merged.String(), "name"); err != nil || found["name"] != "merged" {
+	if found, err := stringFields(merged.String(), "name"); err != nil || found["name"] != "merged" {
 		t.Errorf("merge keys: %v, %v", found, err)
 	}
-	if found, err := texts(nested, "name"); err == nil {
+	if found, err := stringFields(nested, "name"); err == nil {
 		t.Errorf("nested lists: %v", found)
 	}
 }

@@ -1,8 +1,8 @@
-// Package skill finds and reads skills. A skill is a folder with a file SKILL.md,
-// whose front matter says what the skill is called and when it is of use, and whose
-// body is what an agent reads when it is; other files of the folder are read as the
-// body asks for them. Folders belong to others, and so does what is in them: nothing
-// outside a skill's folder can be reached through it, and everything has a bound.
+// Package skill finds and reads skills. A skill is a folder with a file SKILL.md. The front
+// matter of the file has the name of the skill and says when to use it; the body is what an
+// agent reads when it uses the skill. The body may refer to other files of the folder. Folders
+// and their content are untrusted: nothing outside a skill's folder can be reached through it,
+// and everything is bounded.
 package skill
 
 import (
@@ -28,21 +28,21 @@ const (
 	MaxBytes = 64 << 10
 	// MaxSkills bounds the skills of one place.
 	MaxSkills = 200
-	// maxFiles bounds the files of a skill that are listed.
+	// maxFiles bounds the listed files of a skill.
 	maxFiles = 200
-	// maxDescription bounds what is kept of a description, in bytes.
+	// maxDescription bounds a description, in bytes.
 	maxDescription = 1024
 	// fileName is the file that makes a folder a skill.
 	fileName = "SKILL.md"
 )
 
-// Place is a directory of skills.
+// Place is a directory with skills.
 type Place struct {
-	// Name is how people call it.
+	// Name is the name to show to people.
 	Name string
-	// Prefix is put before the names of its skills.
+	// Prefix is prepended to the names of its skills.
 	Prefix string
-	// Open opens the directory. It is fine if there is none.
+	// Open opens the directory, which may not exist.
 	Open func() (*os.Root, error)
 }
 
@@ -54,19 +54,19 @@ type Skill struct {
 	folder      string
 }
 
-// Broken is a folder that is no skill, though it was meant to be one.
+// Broken is a folder that has a SKILL.md but is not a valid skill.
 type Broken struct {
 	Folder string
 	Err    error
 }
 
-// In is the place of a directory outside the workspace.
+// In returns the place for a directory outside the workspace.
 func In(dir, prefix string) Place {
 	return Place{Name: dir, Prefix: prefix, Open: func() (*os.Root, error) { return os.OpenRoot(dir) }}
 }
 
-// Plugins gives the places of the plugins in a directory: <plugin>/skills, whose
-// skills are named <plugin>:<skill>. With an empty directory there are none.
+// Plugins returns the places of all plugins in a directory: <plugin>/skills, with skills named
+// <plugin>:<skill>. An empty dir has none.
 func Plugins(dir string) ([]Place, error) {
 	if dir == "" {
 		return nil, nil
@@ -77,15 +77,15 @@ func Plugins(dir string) ([]Place, error) {
 	}
 	var places []Place
 	for _, e := range entries {
-		if name := e.Name(); nameForm.MatchString(name) {
+		if name := e.Name(); namePattern.MatchString(name) {
 			places = append(places, In(filepath.Join(dir, name, "skills"), name+":"))
 		}
 	}
 	return places, nil
 }
 
-// Find gives the skills of all places, in the order of the places and by name. Of
-// two with one name the first counts.
+// Find returns the skills of all places, in the order of the places and then by name. If a name
+// occurs more than once, the first skill wins.
 func Find(places []Place) ([]Skill, []Broken) {
 	var found []Skill
 	var broken []Broken
@@ -139,7 +139,7 @@ func (p Place) find() (found []Skill, broken []Broken) {
 	return found, broken
 }
 
-// describe reads what the skill's file says of it.
+// describe reads name and description from the skill's file.
 func (s *Skill) describe(root *os.Root) error {
 	text, err := read(root, path.Join(s.folder, fileName))
 	if err != nil {
@@ -149,13 +149,13 @@ func (s *Skill) describe(root *os.Root) error {
 	if err != nil {
 		return err
 	}
-	said, err := texts(front, "name", "description")
+	said, err := stringFields(front, "name", "description")
 	if err != nil {
 		return fmt.Errorf("%s: %w", fileName, err)
 	}
 	name, description := said["name"], strings.Join(strings.Fields(said["description"]), " ")
 	switch {
-	case !nameForm.MatchString(name):
+	case !namePattern.MatchString(name):
 		return fmt.Errorf("%s: name: expected 1 to 64 of a-z, 0-9, _ and -, got %.100q", fileName, name)
 	case description == "":
 		return fmt.Errorf("%s: description: expected a sentence on when to use the skill", fileName)
@@ -164,9 +164,9 @@ func (s *Skill) describe(root *os.Root) error {
 	return nil
 }
 
-var nameForm = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,63}$`)
+var namePattern = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,63}$`)
 
-// split takes front matter and body apart.
+// split separates front matter and body.
 func split(text string) (front, body string, err error) {
 	const fence = "---"
 	lines := strings.SplitAfter(text, "\n")
@@ -182,9 +182,9 @@ func split(text string) (front, body string, err error) {
 	return "", "", fmt.Errorf("%s: expected %q, which ends the front matter", fileName, fence)
 }
 
-// Load reads the body of the skill's own file, and lists the other files.
+// Load returns the body of SKILL.md and the names of the other files.
 func (s *Skill) Load() (body string, files []string, err error) {
-	err = s.in(func(root *os.Root) error {
+	err = s.inFolder(func(root *os.Root) error {
 		text, err := read(root, fileName)
 		if err != nil {
 			return err
@@ -203,15 +203,15 @@ func (s *Skill) File(name string) (text string, err error) {
 	if !filepath.IsLocal(name) {
 		return "", fmt.Errorf("%q leads out of the skill's folder", name)
 	}
-	err = s.in(func(root *os.Root) error {
+	err = s.inFolder(func(root *os.Root) error {
 		text, err = read(root, name)
 		return err
 	})
 	return text, err
 }
 
-// in opens the skill's folder.
-func (s *Skill) in(do func(*os.Root) error) error {
+// inFolder calls do with the opened folder of the skill.
+func (s *Skill) inFolder(do func(*os.Root) error) error {
 	place, err := s.place.Open()
 	if err != nil {
 		return err
@@ -225,17 +225,17 @@ func (s *Skill) in(do func(*os.Root) error) error {
 	return do(folder)
 }
 
-// read reads a text file. It never waits: what is no ordinary file is refused.
+// read reads a text file. It never blocks: anything except a regular file is rejected.
 func read(root *os.Root, name string) (string, error) {
 	file, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
-		return "", plain(name, err)
+		return "", trimPathError(name, err)
 	}
 	defer file.Close()
 	info, err := file.Stat()
 	switch {
 	case err != nil:
-		return "", plain(name, err)
+		return "", trimPathError(name, err)
 	case !info.Mode().IsRegular():
 		return "", fmt.Errorf("%s: not a file", name)
 	case info.Size() > MaxBytes:
@@ -244,7 +244,7 @@ func read(root *os.Root, name string) (string, error) {
 	data, err := io.ReadAll(io.LimitReader(file, MaxBytes+1))
 	switch {
 	case err != nil:
-		return "", plain(name, err)
+		return "", trimPathError(name, err)
 	case len(data) > MaxBytes:
 		return "", fmt.Errorf("%s: at most %d bytes are loaded", name, MaxBytes)
 	case !utf8.Valid(data) || bytes.IndexByte(data, 0) >= 0:
@@ -253,21 +253,21 @@ func read(root *os.Root, name string) (string, error) {
 	return strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(strings.TrimPrefix(string(data), "\ufeff")), nil
 }
 
-// plain leaves the system call out of an error.
-func plain(name string, err error) error {
+// trimPathError removes the system call from an error.
+func trimPathError(name string, err error) error {
 	if inner, ok := errors.AsType[*fs.PathError](err); ok {
 		err = inner.Err
 	}
 	return fmt.Errorf("%s: %w", name, err)
 }
 
-// list gives the files of the folder but for the skill's own, with slashes, in order.
+// list returns the files of the folder except SKILL.md, with slashes, in order.
 func list(root *os.Root) ([]string, error) {
 	var files []string
 	err := fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
-			return nil //nolint:nilerr // what can't be read is not listed
+			return nil //nolint:nilerr // unreadable files are not listed
 		case name != "." && strings.HasPrefix(d.Name(), ".") && d.IsDir():
 			return fs.SkipDir
 		case d.IsDir() || name == fileName || strings.HasPrefix(d.Name(), "."):

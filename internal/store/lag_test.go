@@ -36,13 +36,13 @@ func TestEventsAreNotDatedBack(t *testing.T) {
 	if _, err := db.Update(t.Context(), id, open(id)); err != nil {
 		t.Fatal(err)
 	}
-	link.Set(chaos.Weather{Delay: long})
+	link.Set(chaos.Conditions{Delay: long})
 	for range 2 { // what the time is, is not asked each time
 		if _, err := db.Update(t.Context(), id, spawn("late")); err != nil {
 			t.Fatal(err)
 		}
 	}
-	link.Set(chaos.Weather{})
+	link.Set(chaos.Conditions{})
 	began := time.Now()
 	if _, err := db.Update(t.Context(), id, spawn("now")); err != nil {
 		t.Fatal(err)
@@ -66,6 +66,6 @@ func beatsInSilence(t *testing.T, server *pgtest.Server) {
 		if err != nil || *there != (store.Capacity{Replicas: 1, Slots: 7}) {
 			t.Errorf("a heartbeat was answered %+v, %v", there, err)
 		}
-		link.Hush()
+		link.Silence()
 	}
 }

@@ -40,8 +40,8 @@ func (s *Store) MessageByID(ctx context.Context, session tree.SessionID, task tr
 func (r *sessionReader) lineage(ctx context.Context, task tree.TaskID, more ...lookup) ([]transcript.Link, error) {
 	var tasks []tree.Task
 	var rows []messageAndBody
-	whose := transcript.Of{Session: r.session, Task: task}
-	seen, last := r.held.Begins(whose), 0
+	whose := transcript.Key{Session: r.session, Task: task}
+	seen, last := r.held.Get(whose), 0
 	if len(seen) > 0 {
 		last = seen[len(seen)-1].Ordinal
 	}
@@ -58,7 +58,7 @@ func (r *sessionReader) lineage(ctx context.Context, task tree.TaskID, more ...l
 		return nil, err
 	}
 	if len(messages) > 0 {
-		messages = r.held.GoOn(whose, seen, messages)
+		messages = r.held.Extend(whose, seen, messages)
 	} else {
 		messages = seen
 	}

@@ -126,9 +126,9 @@ type Store struct {
 
 	definitions *definitions
 	ahead       ahead
-	turn        atomic.Int64     // how far turns have come, as far as any committer knows
-	readable    atomic.Bool      // all replicas can read what is packed
-	held        *transcript.Held // of claims
+	turn        atomic.Int64      // how far turns have come, as far as any committer knows
+	readable    atomic.Bool       // all replicas can read what is packed
+	held        *transcript.Cache // of claims
 }
 
 // Open opens the database and brings it up to date. A SQLite file it locks against
@@ -166,7 +166,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 			c.Clock = time.Now
 		}
 	}
-	s := &Store{Config: c, db: db, scans: newScanning(db), ended: make(chan struct{}), held: transcript.NewHeld(), definitions: newDefinitions()}
+	s := &Store{Config: c, db: db, scans: newScanning(db), ended: make(chan struct{}), held: transcript.NewCache(), definitions: newDefinitions()}
 	s.ahead.disabled = !c.Ahead || c.Caps != (Caps{})
 	for range c.Committers {
 		s.committers = append(s.committers, s.newCommitter(c.MaxBatch, stallPatience))

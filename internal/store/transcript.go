@@ -49,7 +49,7 @@ type sessionReader struct {
 	session tree.SessionID
 	shown   int // how much of an output is shown; 0 until it was read
 	near    near
-	held    *transcript.Held
+	held    *transcript.Cache
 }
 
 func (s *Store) session(id tree.SessionID) *sessionReader {

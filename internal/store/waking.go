@@ -37,12 +37,12 @@ const forgetWakingsAbove = 8 << 20
 func newWakings() wakings { return wakings{tails: map[inSession[tree.TaskID]]*tail{}} }
 
 // keep takes in what was just committed for a session.
-func (w *wakings) keep(id tree.SessionID, c *tree.Changes, held *transcript.Held) {
+func (w *wakings) keep(id tree.SessionID, c *tree.Changes, held *transcript.Cache) {
 	for _, m := range c.Messages {
 		key := inSession[tree.TaskID]{id, m.Task}
 		t := w.tails[key]
 		switch {
-		case t == nil && (m.MakesCalls() || m.Role != tree.RoleTool && follows(held.Begins(transcript.Of{Session: id, Task: m.Task}), m.Ordinal)):
+		case t == nil && (m.MakesCalls() || m.Role != tree.RoleTool && follows(held.Get(transcript.Key{Session: id, Task: m.Task}), m.Ordinal)):
 			t = &tail{asks: map[int]int{}, calls: map[tree.CallRef]*tree.Call{}, near: near{
 				task: m.Task, runs: map[tree.ChildRun]*tree.Run{}, answers: map[messageKey]string{},
 			}}
@@ -184,9 +184,9 @@ type woken struct {
 // on it; nil if there is something between them.
 func (w *woken) conversation(ctx context.Context, s *Store) (*Conversation, error) {
 	t := &w.task
-	whose := transcript.Of{Session: t.Session, Task: t.ID}
+	whose := transcript.Key{Session: t.Session, Task: t.ID}
 	r, first := s.session(t.Session), w.tail.rows[0].Ordinal
-	seen := s.held.Begins(whose)
+	seen := s.held.Get(whose)
 	if !follows(seen, first) {
 		var err error
 		if seen, err = r.transcript(ctx, t.ID, 0, first-1); err != nil || !follows(seen, first) {
@@ -205,6 +205,6 @@ func (w *woken) conversation(ctx context.Context, s *Store) (*Conversation, erro
 	if err != nil {
 		return nil, err
 	}
-	own := transcript.Link{Task: t.ID, Description: t.Description, Base: t.Base, Messages: s.held.GoOn(whose, seen, messages)}
+	own := transcript.Link{Task: t.ID, Description: t.Description, Base: t.Base, Messages: s.held.Extend(whose, seen, messages)}
 	return &Conversation{Messages: transcript.Conversation([]transcript.Link{own}), Agents: w.agents}, nil
 }

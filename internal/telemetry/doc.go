@@ -1,10 +1,9 @@
-// Package telemetry makes traces, metrics and logs of what happens, by OpenTelemetry's
+// Package telemetry records traces, metrics and logs. It follows the OpenTelemetry semantic
 // conventions for generative AI.
 //
-// A tree is one trace for each turn of its session. The span of a run has an id that
-// follows from which run it is, so that whoever works below it names it as the parent
-// before it is written; it is written once, by the replica that commits the run's end.
-// The parts of a run (waiting for a worker, parked, an attempt that was lost) are
-// written as they are over, by whoever commits that. Calls of the model and of tools
-// are the worker's.
+// Each turn of a session is one trace of the whole tree. The span id of a run is derived from
+// the run, so that processes can name it as a parent before it is written. The replica that
+// commits the end of a run writes its span, once. The parts of a run (waiting for a worker,
+// parked, a lost attempt) are written as they end, by the replica that commits that. Workers
+// write the spans of model calls and tool calls.
 package telemetry

@@ -7,85 +7,85 @@ import (
 	"go.opentelemetry.io/otel/metric"
 )
 
-// labels are a set of labels that was made ready once, since what is counted is
-// counted often.
-type labels struct {
+// labelSet is a set of metric labels in the form that the instruments need. It is prepared
+// once, because events are frequent.
+type labelSet struct {
 	add    []metric.AddOption
 	record []metric.RecordOption
 }
 
-func prepare(attrs ...attribute.KeyValue) labels {
+func newLabelSet(attrs ...attribute.KeyValue) labelSet {
 	set := metric.WithAttributeSet(attribute.NewSet(attrs...))
-	return labels{[]metric.AddOption{set}, []metric.RecordOption{set}}
+	return labelSet{[]metric.AddOption{set}, []metric.RecordOption{set}}
 }
 
-// setsAtMost is how many sets of labels of a metric are remembered.
-const setsAtMost = 1000
+// maxLabelSets bounds the cached label sets of a metric.
+const maxLabelSets = 1000
 
-// sets are the sets of labels of a metric that were needed so far. Whoever asks sees to
-// it that there are few keys; those beyond setsAtMost are made ready each time.
-type sets[K comparable] struct {
+// labelCache caches the label sets of a metric. Callers ensure that there are few keys. Sets
+// beyond maxLabelSets are prepared on each call.
+type labelCache[K comparable] struct {
 	of func(K) []attribute.KeyValue
 
 	mu    sync.RWMutex
-	known map[K]labels
+	known map[K]labelSet
 }
 
-func newSets[K comparable](of func(K) []attribute.KeyValue) *sets[K] {
-	return &sets[K]{of: of, known: map[K]labels{}}
+func newLabelCache[K comparable](of func(K) []attribute.KeyValue) *labelCache[K] {
+	return &labelCache[K]{of: of, known: map[K]labelSet{}}
 }
 
-func (s *sets[K]) get(key K) labels {
+func (s *labelCache[K]) get(key K) labelSet {
 	s.mu.RLock()
 	l, known := s.known[key]
 	s.mu.RUnlock()
 	if known {
 		return l
 	}
-	l = prepare(s.of(key)...)
+	l = newLabelSet(s.of(key)...)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.known) < setsAtMost {
+	if len(s.known) < maxLabelSets {
 		s.known[key] = l
 	}
 	return l
 }
 
-// other is the label of what is not known by name.
+// other is the label for values that must not become labels.
 const other = "_OTHER"
 
-// Bounds of the names of models that are labels.
+// Bounds of model names as labels.
 const (
-	namesAtMost = 64
-	nameBytes   = 100
+	maxModelNames = 64
+	maxNameBytes  = 100
 )
 
-// names are the names of models that may be labels. Anybody may ask for a model of any
-// name, so only those count under which a provider has answered, and no more than
-// namesAtMost of them: a provider may answer under every name that it is asked for.
-type names struct {
+// modelNames are the model names that may become labels. Clients can request any name, so only
+// names under which a provider has answered count, and at most maxModelNames of them, because a
+// provider may answer under any requested name.
+type modelNames struct {
 	mu    sync.RWMutex
 	known map[string]bool
 }
 
-func newNames() *names { return &names{known: map[string]bool{}} }
+func newModelNames() *modelNames { return &modelNames{known: map[string]bool{}} }
 
-// learn notes that a provider has answered under a name, and gives its label.
-func (n *names) learn(name string) string {
+// learn records that a provider has answered under a name, and returns its label.
+func (n *modelNames) learn(name string) string {
 	if label := n.label(name); label != other {
 		return label
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if name != "" && len(name) <= nameBytes && len(n.known) < namesAtMost {
+	if name != "" && len(name) <= maxNameBytes && len(n.known) < maxModelNames {
 		n.known[name] = true
 		return name
 	}
 	return other
 }
 
-// label is what a name is called in labels.
-func (n *names) label(name string) string {
+// label returns the label of a name.
+func (n *modelNames) label(name string) string {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
 	if n.known[name] {

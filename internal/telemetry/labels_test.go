@@ -14,21 +14,21 @@ import (
 // at most, whatever is asked for and whatever answers say.
 func TestNamesOfModelsAreBounded(t *testing.T) {
 	t.Parallel()
-	n := newNames()
+	n := newModelNames()
 	if got := n.label("oak"); got != other {
 		t.Errorf("a name that nobody has answered under is the label %q", got)
 	}
-	for name, want := range map[string]string{"oak": "oak", "": other, strings.Repeat("o", nameBytes+1): other} {
+	for name, want := range map[string]string{"oak": "oak", "": other, strings.Repeat("o", maxNameBytes+1): other} {
 		if got := n.learn(name); got != want || n.label(name) != want {
 			t.Errorf("an answer of %q has the labels %q and %q, want %q", name, got, n.label(name), want)
 		}
 	}
 	seen := map[string]bool{}
-	for i := range 10 * namesAtMost {
+	for i := range 10 * maxModelNames {
 		seen[n.learn(fmt.Sprint("model ", i))] = true
 	}
-	if len(seen) != namesAtMost { // oak is one, and other stands for the rest
-		t.Errorf("there are %d labels, want %d", len(seen), namesAtMost)
+	if len(seen) != maxModelNames { // oak is one, and other stands for the rest
+		t.Errorf("there are %d labels, want %d", len(seen), maxModelNames)
 	}
 	if got := n.label("oak"); got != "oak" {
 		t.Errorf("the first name is the label %q by now", got)
@@ -42,7 +42,7 @@ func TestSeriesAreBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tries, err := m.Tries()
+	tries, err := m.RetryMetrics()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +50,7 @@ func TestSeriesAreBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range 5 * namesAtMost {
+	for i := range 5 * maxModelNames {
 		name := fmt.Sprint("made-up-", i)
 		tries.Tried("acme", name, model.ErrorRateLimited, true)
 		tries.Paused("acme", name, time.Second)
@@ -67,11 +67,11 @@ func TestSeriesAreBounded(t *testing.T) {
 	if strings.Contains(page, "made-up") {
 		t.Error("a name that was only asked for is a label")
 	}
-	for i := range 5 * namesAtMost {
+	for i := range 5 * maxModelNames {
 		r.Spent(fmt.Sprint("echoed-", i), 1)
 	}
-	if n := strings.Count(text(t, m), "\ncoppice_cost_usd_total{"); n != namesAtMost+1 {
-		t.Errorf("%d models have a cost of their own, want %d and one for all others", n, namesAtMost)
+	if n := strings.Count(text(t, m), "\ncoppice_cost_usd_total{"); n != maxModelNames+1 {
+		t.Errorf("%d models have a cost of their own, want %d and one for all others", n, maxModelNames)
 	}
 }
 
@@ -85,7 +85,7 @@ func TestNothingIsMadeToCount(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	asked, err := m.Model(nil)
+	asked, err := m.TraceModel(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +100,7 @@ func TestNothingIsMadeToCount(t *testing.T) {
 		"a verdict":       func() { r.Judged(verdict) },
 		"a cost":          func() { r.Spent("oak", 7) },
 		"an answer": func() {
-			asked.(*traceable).count(t.Context(), req, answer, nil, time.Second, time.Millisecond)
+			asked.(*tracedModel).count(t.Context(), req, answer, nil, time.Second, time.Millisecond)
 		},
 	} {
 		count()

@@ -6,7 +6,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 )
 
-// instruments makes instruments, and keeps what goes wrong until all are made.
+// instruments creates instruments and collects the errors.
 type instruments struct {
 	meter metric.Meter
 	err   error
@@ -14,7 +14,7 @@ type instruments struct {
 
 func (t *Telemetry) instruments() *instruments { return &instruments{meter: t.Meter} }
 
-// seconds are the bounds of histograms of durations, which may be short or long.
+// seconds returns histogram buckets for durations from milliseconds to half an hour.
 func seconds() metric.Float64HistogramOption {
 	return metric.WithExplicitBucketBoundaries(.001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10, 30, 60, 300, 1800)
 }

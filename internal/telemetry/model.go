@@ -16,24 +16,24 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// traceable is a model each of whose calls is a span, and is counted.
-type traceable struct {
+// tracedModel is a model whose calls are traced and counted.
+type tracedModel struct {
 	model.Model
 	*Telemetry
 	took   metric.Float64Histogram
 	first  metric.Float64Histogram
 	tokens metric.Int64Histogram
-	labels *sets[asked]
+	labels *labelCache[callKey]
 }
 
-// asked is what calls are counted by. Names that nobody has answered under are not
-// among them, so there are few.
-type asked struct {
+// callKey is what calls are counted by. It contains only names under which a provider has
+// answered, so there are few.
+type callKey struct {
 	provider, model string
-	token           string // what kind of tokens are counted; empty: calls are
+	token           string // type of the counted tokens; empty: calls are counted
 }
 
-func (a asked) attributes() []attribute.KeyValue {
+func (a callKey) attributes() []attribute.KeyValue {
 	attrs := []attribute.KeyValue{keyOperation.String(opChat), keyProvider.String(a.provider), keyModel.String(a.model)}
 	if a.token != "" {
 		attrs = append(attrs, keyTokenType.String(a.token))
@@ -41,17 +41,18 @@ func (a asked) attributes() []attribute.KeyValue {
 	return attrs
 }
 
-// Model makes each call of a model a span below that of its run.
-func (t *Telemetry) Model(m model.Model) (model.Model, error) {
+// TraceModel wraps a model so that each call is a span below the span of its run, and is
+// counted.
+func (t *Telemetry) TraceModel(m model.Model) (model.Model, error) {
 	took, err := genaiconv.NewClientOperationDuration(t.Meter, seconds())
 	first, errFirst := genaiconv.NewClientOperationTimeToFirstChunk(t.Meter, seconds())
 	tokens, errTokens := genaiconv.NewClientTokenUsage(t.Meter,
 		metric.WithExplicitBucketBoundaries(1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576))
-	return &traceable{m, t, took.Inst(), first.Inst(), tokens.Inst(), newSets(asked.attributes)}, errors.Join(err, errFirst, errTokens)
+	return &tracedModel{m, t, took.Inst(), first.Inst(), tokens.Inst(), newLabelCache(callKey.attributes)}, errors.Join(err, errFirst, errTokens)
 }
 
-// Generate asks the model.
-func (m *traceable) Generate(ctx context.Context, req *model.Request, emit func(model.Delta)) (*model.Answer, error) {
+// Generate calls the model.
+func (m *tracedModel) Generate(ctx context.Context, req *model.Request, emit func(model.Delta)) (*model.Answer, error) {
 	began := time.Now()
 	ctx, span := m.Tracer.Start(ctx, spanName(opChat, req.Model), trace.WithSpanKind(trace.SpanKindClient))
 	defer span.End()
@@ -62,7 +63,7 @@ func (m *traceable) Generate(ctx context.Context, req *model.Request, emit func(
 	}
 	var firstChunk time.Duration
 	answer, err := m.Model.Generate(ctx, req, func(d model.Delta) {
-		if firstChunk == 0 && !d.Restart { // which is not the model's
+		if firstChunk == 0 && !d.Restart { // a restart is not output of the model
 			firstChunk = time.Since(began)
 		}
 		if emit != nil {
@@ -76,15 +77,15 @@ func (m *traceable) Generate(ctx context.Context, req *model.Request, emit func(
 	return answer, err
 }
 
-// count notes how long a call took and, of an answer, how many tokens it was.
-func (m *traceable) count(ctx context.Context, req *model.Request, answer *model.Answer, err error, took, firstChunk time.Duration) {
-	of := asked{provider: providerName(req.Provider)}
+// count records the duration of a call and the tokens of its answer.
+func (m *tracedModel) count(ctx context.Context, req *model.Request, answer *model.Answer, err error, took, firstChunk time.Duration) {
+	of := callKey{provider: providerName(req.Provider)}
 	var record []metric.RecordOption
 	if err == nil {
-		of.model = m.names.learn(answer.Model) // a name that exists, unlike one that was asked for
+		of.model = m.names.learn(answer.Model) // a real name, unlike the requested one
 		record = m.labels.get(of).record
 	} else {
-		record = prepare(keyOperation.String(opChat), keyProvider.String(of.provider), keyErrorType.String(errorType(err))).record
+		record = newLabelSet(keyOperation.String(opChat), keyProvider.String(of.provider), keyErrorType.String(errorType(err))).record
 	}
 	m.took.Record(ctx, took.Seconds(), record...)
 	if firstChunk > 0 {
@@ -94,16 +95,16 @@ func (m *traceable) count(ctx context.Context, req *model.Request, answer *model
 		return
 	}
 	of.token = "input"
-	m.tokens.Record(ctx, heard(answer.Usage), m.labels.get(of).record...)
+	m.tokens.Record(ctx, inputTokens(answer.Usage), m.labels.get(of).record...)
 	of.token = "output"
 	m.tokens.Record(ctx, answer.Usage.Output, m.labels.get(of).record...)
 }
 
-// heard is all that the model was given, from a cache or not.
-func heard(u tree.Usage) int64 { return u.Input + u.CacheRead + u.CacheWrite }
+// inputTokens returns all input tokens, cached or not.
+func inputTokens(u tree.Usage) int64 { return u.Input + u.CacheRead + u.CacheWrite }
 
-// describe says in a span what came of a call: what an answer has cost and how it ended.
-func (m *traceable) describe(span trace.Span, req *model.Request, a *model.Answer, err error, firstChunk time.Duration) {
+// describe adds the result of a call to its span: usage and stop reason, or the error.
+func (m *tracedModel) describe(span trace.Span, req *model.Request, a *model.Answer, err error, firstChunk time.Duration) {
 	if firstChunk > 0 {
 		span.SetAttributes(keyFirstChunk.Float64(firstChunk.Seconds()))
 	}
@@ -114,33 +115,33 @@ func (m *traceable) describe(span trace.Span, req *model.Request, a *model.Answe
 	}
 	u := a.Usage
 	span.SetAttributes(keyModel.String(a.Model), keyFinish.StringSlice([]string{finish(a.Stop)}),
-		keyInput.Int64(heard(u)), keyOutput.Int64(u.Output), keyCacheRead.Int64(u.CacheRead), keyCacheWrite.Int64(u.CacheWrite))
-	m.show(span, req, a)
+		keyInput.Int64(inputTokens(u)), keyOutput.Int64(u.Output), keyCacheRead.Int64(u.CacheRead), keyCacheWrite.Int64(u.CacheWrite))
+	m.addContent(span, req, a)
 }
 
-// shownBytes bounds what a span shows of a conversation.
-const shownBytes = 32 << 10
+// maxContentBytes bounds the content of a conversation in a span.
+const maxContentBytes = 32 << 10
 
-// show adds what was said, if the operator wants that.
-func (m *traceable) show(span trace.Span, req *model.Request, a *model.Answer) {
-	if !m.content {
+// addContent adds the last message and the answer to the span, if the operator enabled that.
+func (m *tracedModel) addContent(span trace.Span, req *model.Request, a *model.Answer) {
+	if !m.captureContent {
 		return
 	}
 	last := req.Messages[len(req.Messages)-1:]
-	for key, what := range map[attribute.Key]any{keyMessagesIn: shown(last), keyMessagesOut: shown([]tree.Message{{Role: tree.RoleAssistant, Blocks: a.Blocks}})} {
-		if text, err := json.Marshal(what); err == nil && len(text) <= shownBytes {
+	for key, what := range map[attribute.Key]any{keyMessagesIn: contentMessages(last), keyMessagesOut: contentMessages([]tree.Message{{Role: tree.RoleAssistant, Blocks: a.Blocks}})} {
+		if text, err := json.Marshal(what); err == nil && len(text) <= maxContentBytes {
 			span.SetAttributes(key.String(m.clean(string(text))))
 		}
 	}
 }
 
-// shownMessage is a message as the conventions have it.
-type shownMessage struct {
-	Role  string      `json:"role"`
-	Parts []shownPart `json:"parts"`
+// contentMessage is a message in the format of the conventions.
+type contentMessage struct {
+	Role  string        `json:"role"`
+	Parts []contentPart `json:"parts"`
 }
 
-type shownPart struct {
+type contentPart struct {
 	Type      string          `json:"type"`
 	Content   string          `json:"content,omitempty"`
 	Name      string          `json:"name,omitempty"`
@@ -148,18 +149,18 @@ type shownPart struct {
 	Response  string          `json:"response,omitempty"`
 }
 
-func shown(messages []tree.Message) []shownMessage {
-	var out []shownMessage
+func contentMessages(messages []tree.Message) []contentMessage {
+	var out []contentMessage
 	for _, m := range messages {
-		one := shownMessage{Role: role(m.Role)}
+		one := contentMessage{Role: role(m.Role)}
 		for _, b := range m.Blocks {
 			switch b := b.(type) {
 			case tree.Text:
-				one.Parts = append(one.Parts, shownPart{Type: "text", Content: b.Text})
+				one.Parts = append(one.Parts, contentPart{Type: "text", Content: b.Text})
 			case tree.ToolUse:
-				one.Parts = append(one.Parts, shownPart{Type: "tool_call", Name: b.Name, Arguments: b.Input})
+				one.Parts = append(one.Parts, contentPart{Type: "tool_call", Name: b.Name, Arguments: b.Input})
 			case tree.ToolResult:
-				one.Parts = append(one.Parts, shownPart{Type: "tool_call_response", Response: b.Text})
+				one.Parts = append(one.Parts, contentPart{Type: "tool_call_response", Response: b.Text})
 			}
 		}
 		out = append(out, one)
@@ -167,7 +168,7 @@ func shown(messages []tree.Message) []shownMessage {
 	return out
 }
 
-// finish is how the conventions call a reason to stop.
+// finish returns the name of a stop reason in the conventions.
 func finish(s tree.StopReason) string {
 	switch s {
 	case tree.StopEndTurn:
@@ -180,7 +181,7 @@ func finish(s tree.StopReason) string {
 	return "other"
 }
 
-// role is how the conventions call who speaks.
+// role returns the name of a role in the conventions.
 func role(r tree.Role) string {
 	switch r {
 	case tree.RoleUser:
@@ -193,7 +194,7 @@ func role(r tree.Role) string {
 	return "other"
 }
 
-// providerName is what a provider is called in the conventions.
+// providerName returns the name of a provider in the conventions.
 func providerName(name string) string {
 	if name == "" {
 		return other
@@ -208,7 +209,7 @@ func spanName(op, of string) string {
 	return op + " " + of
 }
 
-// errorType is a class of what went wrong, of which there are few.
+// errorType returns the class of an error. There are few classes.
 func errorType(err error) string {
 	var known *model.Error
 	switch {

@@ -50,7 +50,7 @@ func TestFirstChunk(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				asked, err := m.Model(test.speaker)
+				asked, err := m.TraceModel(test.speaker)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -5,17 +5,17 @@ import (
 	semconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 )
 
-// Scope is the name under which spans and metrics are made.
+// Scope is the instrumentation scope of spans and metrics.
 const Scope = "github.com/coppice-run/coppice"
 
-// The operations, as the conventions name them. A span's name begins with them.
+// The operations of the conventions. A span's name starts with its operation.
 const (
 	opInvokeAgent = "invoke_agent"
 	opExecuteTool = "execute_tool"
 	opChat        = "chat"
 )
 
-// Names of spans that the conventions have none for.
+// Span names without a counterpart in the conventions.
 const (
 	spanQueued  = "queued"
 	spanParked  = "parked"
@@ -48,7 +48,7 @@ const (
 	keyResult       = semconv.GenAIToolCallResultKey
 )
 
-// Attributes of our own.
+// Our own attributes.
 const (
 	keySession    = attribute.Key("coppice.session.id")
 	keyTask       = attribute.Key("coppice.task.id")
@@ -67,7 +67,7 @@ const (
 	keyPool       = attribute.Key("coppice.pool")
 )
 
-// Labels of metrics of our own. Each has few values.
+// Labels of our own metrics. Each has few values.
 const (
 	labelPool   = attribute.Key("pool")
 	labelKind   = attribute.Key("kind")

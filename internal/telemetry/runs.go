@@ -12,7 +12,7 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// Runs writes the spans of runs, and counts them.
+// Runs writes the spans of runs and counts runs.
 type Runs struct {
 	*Telemetry
 	pool    string
@@ -23,34 +23,34 @@ type Runs struct {
 	lost    metric.Int64Counter
 	ended   metric.Int64Counter // attempts
 
-	inPool   labels
-	lives    *sets[life]
-	outcomes *sets[ending]
+	poolLabels    labelSet
+	runLabels     *labelCache[runOutcome]
+	attemptLabels *labelCache[attemptOutcome]
 }
 
-// ending is what an attempt that has ended is counted by.
-type ending struct {
-	next tree.State // of its run
-	lost bool       // its worker was
+// attemptOutcome is what ended attempts are counted by.
+type attemptOutcome struct {
+	next tree.State // the next state of the run
+	lost bool       // the worker was lost
 }
 
-// life is what a run that has ended is counted by.
-type life struct {
+// runOutcome is what ended runs are counted by.
+type runOutcome struct {
 	kind   tree.Kind
 	state  tree.State
 	reason tree.Reason
 }
 
-// Runs makes what writes the spans of the runs of a pool.
+// Runs creates the metrics of the runs of a pool.
 func (t *Telemetry) Runs(pool string) (*Runs, error) {
 	of := labelPool.String(pool)
 	r := &Runs{
-		Telemetry: t, pool: pool, inPool: prepare(of),
-		lives: newSets(func(l life) []attribute.KeyValue {
-			return []attribute.KeyValue{of, labelKind.String(name(l.kind)), labelState.String(name(l.state)), labelReason.String(name(l.reason))}
+		Telemetry: t, pool: pool, poolLabels: newLabelSet(of),
+		runLabels: newLabelCache(func(l runOutcome) []attribute.KeyValue {
+			return []attribute.KeyValue{of, labelKind.String(lowerName(l.kind)), labelState.String(lowerName(l.state)), labelReason.String(lowerName(l.reason))}
 		}),
-		outcomes: newSets(func(e ending) []attribute.KeyValue {
-			return []attribute.KeyValue{of, labelOutcome.String(e.outcome())}
+		attemptLabels: newLabelCache(func(e attemptOutcome) []attribute.KeyValue {
+			return []attribute.KeyValue{of, labelOutcome.String(e.label())}
 		}),
 	}
 	m := t.instruments()
@@ -60,25 +60,25 @@ func (t *Telemetry) Runs(pool string) (*Runs, error) {
 	r.lasted = m.histogram("coppice.run.duration", "From the acceptance of a run to its end.")
 	r.lost = m.counter("coppice.attempt.lost", "{attempt}", "Attempts that ended since their worker was lost or told to stop.")
 	r.ended = m.counter("coppice.attempt.ended", "{attempt}", "Attempts that have ended, by what became of the run.")
-	r.lost.Add(context.Background(), 0, r.inPool.add...)
+	r.lost.Add(context.Background(), 0, r.poolLabels.add...)
 	return r, m.err
 }
 
-// Passed writes down a part of a run's life that is over.
+// Passed writes the span of a part of a run that has ended, and counts it.
 func (r *Runs) Passed(session tree.SessionID, p tree.Passed) {
 	r.count(p)
 	if !r.traces || p.Trace.ID == (tree.TraceID{}) {
-		return // there is nowhere to send them, or the run was accepted by a release that knew no traces
+		return // no exporter, or the run was accepted by a release without traces
 	}
 	ctx := context.Background()
 	switch p.Part {
 	case tree.PartQueued:
-		r.write(r.inRun(ctx, p), spanQueued, p, r.attributes(session, p))
+		r.write(r.withRunParent(ctx, p), spanQueued, p, r.attributes(session, p))
 	case tree.PartParked:
-		r.write(r.inRun(ctx, p), spanParked, p, r.attributes(session, p))
+		r.write(r.withRunParent(ctx, p), spanParked, p, r.attributes(session, p))
 	case tree.PartAttempt:
 		if p.Lost {
-			r.write(r.inRun(ctx, p), spanAttempt, p, append(r.attributes(session, p), keyWorker.String(p.Worker)))
+			r.write(r.withRunParent(ctx, p), spanAttempt, p, append(r.attributes(session, p), keyWorker.String(p.Worker)))
 		}
 	case tree.PartCall:
 		r.call(ctx, session, p)
@@ -87,23 +87,23 @@ func (r *Runs) Passed(session tree.SessionID, p tree.Passed) {
 	}
 }
 
-// inRun is a context whose spans hang below the run.
-func (r *Runs) inRun(ctx context.Context, p tree.Passed) context.Context {
-	return r.below(ctx, p.Trace, tree.RunSpan(p.Task, p.Run))
+// withRunParent returns a context whose spans are children of the run's span.
+func (r *Runs) withRunParent(ctx context.Context, p tree.Passed) context.Context {
+	return r.withParentSpan(ctx, p.Trace, tree.RunSpan(p.Task, p.Run))
 }
 
 // run writes the span of a run that has ended.
 func (r *Runs) run(ctx context.Context, session tree.SessionID, p tree.Passed) {
 	t := p.Ended
 	parent := p.Trace.Parent
-	if called(t) {
+	if hasCaller(t) {
 		parent = tree.CallSpan(t.Caller, t.Call)
 	}
-	ctx = withIDs(r.below(ctx, p.Trace, parent), p.Trace.ID, tree.RunSpan(p.Task, p.Run))
+	ctx = withIDs(r.withParentSpan(ctx, p.Trace, parent), p.Trace.ID, tree.RunSpan(p.Task, p.Run))
 	attrs := append(r.attributes(session, p),
-		keyState.String(name(t.State)), keyIterations.Int(t.Iterations), keyTools.Int(t.RunTools),
+		keyState.String(lowerName(t.State)), keyIterations.Int(t.Iterations), keyTools.Int(t.RunTools),
 		keyBackground.Bool(t.Background), keyDepth.Int(t.Depth), keyAbout.String(t.Description),
-		keyInput.Int64(heard(t.RunUsage)), keyOutput.Int64(t.RunUsage.Output),
+		keyInput.Int64(inputTokens(t.RunUsage)), keyOutput.Int64(t.RunUsage.Output),
 		keyCacheRead.Int64(t.RunUsage.CacheRead), keyCacheWrite.Int64(t.RunUsage.CacheWrite))
 	if !t.StartedAt.IsZero() {
 		attrs = append(attrs, keyStarted.Float64(t.StartedAt.Sub(t.AcceptedAt).Seconds()))
@@ -112,12 +112,12 @@ func (r *Runs) run(ctx context.Context, session tree.SessionID, p tree.Passed) {
 		attrs = append(attrs, keyOperation.String(opInvokeAgent), keyAgent.String(t.Agent), keyAgentVersion.String(t.AgentVersion))
 	}
 	if t.Reason != tree.ReasonUnspecified {
-		attrs = append(attrs, keyReason.String(name(t.Reason)), keyErrorType.String(name(t.Reason)))
+		attrs = append(attrs, keyReason.String(lowerName(t.Reason)), keyErrorType.String(lowerName(t.Reason)))
 	}
 	r.write(ctx, title(t), p, attrs, trace.WithSpanKind(trace.SpanKindInternal))
 }
 
-// title is what the span of a run is called.
+// title returns the span name of a run.
 func title(t *tree.Task) string {
 	if t.Kind == tree.KindShell {
 		return "command"
@@ -128,7 +128,7 @@ func title(t *tree.Task) string {
 // call writes the span of the call that asked for a run.
 func (r *Runs) call(ctx context.Context, session tree.SessionID, p tree.Passed) {
 	t := p.Ended
-	ctx = withIDs(r.below(ctx, p.Trace, p.Trace.Parent), p.Trace.ID, tree.CallSpan(t.Caller, t.Call))
+	ctx = withIDs(r.withParentSpan(ctx, p.Trace, p.Trace.Parent), p.Trace.ID, tree.CallSpan(t.Caller, t.Call))
 	tool := "task"
 	if t.Kind == tree.KindShell {
 		tool = "bash"
@@ -139,15 +139,15 @@ func (r *Runs) call(ctx context.Context, session tree.SessionID, p tree.Passed) 
 		keyBackground.Bool(t.Background),
 	}
 	if t.State == tree.StateFailed {
-		attrs = append(attrs, keyErrorType.String(name(t.Reason)))
+		attrs = append(attrs, keyErrorType.String(lowerName(t.Reason)))
 	}
 	r.write(ctx, opExecuteTool+" "+tool, p, attrs)
 }
 
-// called reports whether a run was asked for by a call.
-func called(t *tree.Task) bool { return !t.Caller.IsZero() && t.Call != (tree.CallRef{}) }
+// hasCaller reports whether a call asked for the run.
+func hasCaller(t *tree.Task) bool { return !t.Caller.IsZero() && t.Call != (tree.CallRef{}) }
 
-// write writes a span that is over.
+// write writes a span that has ended.
 func (r *Runs) write(ctx context.Context, name string, p tree.Passed, attrs []attribute.KeyValue, options ...trace.SpanStartOption) {
 	_, span := r.Tracer.Start(ctx, name, append(options, trace.WithTimestamp(p.From), trace.WithAttributes(attrs...))...)
 	switch {
@@ -159,39 +159,39 @@ func (r *Runs) write(ctx context.Context, name string, p tree.Passed, attrs []at
 	span.End(trace.WithTimestamp(p.To))
 }
 
-// attributes are those that all spans of a run have.
+// attributes returns the common attributes of the spans of a run.
 func (r *Runs) attributes(session tree.SessionID, p tree.Passed) []attribute.KeyValue {
 	return []attribute.KeyValue{
 		keyConversation.String(session.String()), keySession.String(session.String()), keyTask.String(p.Task.String()),
-		keyKind.String(name(p.Kind)), keyRun.Int(p.Run), keyEpoch.Int64(p.Epoch), keyPool.String(r.pool),
+		keyKind.String(lowerName(p.Kind)), keyRun.Int(p.Run), keyEpoch.Int64(p.Epoch), keyPool.String(r.pool),
 	}
 }
 
-// count counts a part of a run's life. Agents' names are the operator's and tenants':
-// they are no labels.
+// count records a part of a run. Agent names belong to operators and tenants, so they are not
+// labels.
 func (r *Runs) count(p tree.Passed) {
 	ctx := context.Background()
 	took := p.To.Sub(p.From).Seconds()
 	switch p.Part {
 	case tree.PartQueued:
-		r.queued.Record(ctx, took, r.inPool.record...)
+		r.queued.Record(ctx, took, r.poolLabels.record...)
 		if p.First && p.Next == tree.StateRunning {
-			r.started.Record(ctx, took, r.inPool.record...)
+			r.started.Record(ctx, took, r.poolLabels.record...)
 		}
 	case tree.PartParked:
-		r.parked.Record(ctx, took, r.inPool.record...)
+		r.parked.Record(ctx, took, r.poolLabels.record...)
 	case tree.PartAttempt:
-		r.ended.Add(ctx, 1, r.outcomes.get(ending{p.Next, p.Lost}).add...)
+		r.ended.Add(ctx, 1, r.attemptLabels.get(attemptOutcome{p.Next, p.Lost}).add...)
 		if p.Lost {
-			r.lost.Add(ctx, 1, r.inPool.add...)
+			r.lost.Add(ctx, 1, r.poolLabels.add...)
 		}
 	case tree.PartRun:
-		r.lasted.Record(ctx, took, r.lives.get(life{p.Kind, p.Ended.State, p.Ended.Reason}).record...)
+		r.lasted.Record(ctx, took, r.runLabels.get(runOutcome{p.Kind, p.Ended.State, p.Ended.Reason}).record...)
 	}
 }
 
-// outcome is what has become of a run whose attempt has ended.
-func (e ending) outcome() string {
+// label returns the label of the outcome.
+func (e attemptOutcome) label() string {
 	switch {
 	case e.next == tree.StatePending && e.lost:
 		return "redelivered"
@@ -200,8 +200,8 @@ func (e ending) outcome() string {
 	case e.next == tree.StateWaiting:
 		return "parked"
 	}
-	return name(e.next)
+	return lowerName(e.next)
 }
 
-// name is how a state and the like are called in attributes.
-func name(s interface{ String() string }) string { return strings.ToLower(s.String()) }
+// lowerName returns the name of a state, kind or reason in attributes.
+func lowerName(s interface{ String() string }) string { return strings.ToLower(s.String()) }

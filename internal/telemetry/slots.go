@@ -6,9 +6,9 @@ import (
 	"go.opentelemetry.io/otel/metric"
 )
 
-// Slots measures a worker: how many of its slots have a run is asked whenever metrics
-// are collected.
-func (t *Telemetry) Slots(pool string, all int, used func() int) error {
+// MeasureSlots registers the metric of a worker's slots. used returns how many slots have a
+// run; it is called on each collection.
+func (t *Telemetry) MeasureSlots(pool string, all int, used func() int) error {
 	m := t.instruments()
 	slots := m.gauge("coppice.slots", "{run}", "Slots of this worker, with and without a run.")
 	if m.err != nil {

@@ -27,53 +27,53 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Config says what telemetry there is. What OTEL_… variables say of exporters, of the
-// resource and of sampling holds; without an endpoint nothing is sent.
+// Config configures telemetry. The OTEL_… variables configure exporters, resource and sampling.
+// Without an endpoint nothing is sent.
 type Config struct {
-	Service    string // the service's name, unless OTEL_SERVICE_NAME says another
-	Instance   string // which of them this is
+	Service    string // service name, unless OTEL_SERVICE_NAME is set
+	Instance   string // the instance of the service
 	Getenv     func(string) string
-	Clean      func(string) string // takes secrets out of what spans say; nil: there are none
-	Prometheus bool                // metrics can be fetched as a page as well
+	Clean      func(string) string // removes secrets from the texts of spans; optional
+	Prometheus bool                // also serve the metrics as a page
 }
 
-// Telemetry is where spans, metrics and logs go.
+// Telemetry has the destinations of spans, metrics and logs.
 type Telemetry struct {
 	Tracer trace.Tracer
 	Meter  metric.Meter
-	// Page serves the metrics; nil unless they were asked for.
+	// Page serves the metrics for Prometheus. It is nil unless Config.Prometheus is set.
 	Page http.Handler
-	// Instance is which of the service this is.
+	// Instance identifies this instance of the service.
 	Instance string
 
-	names   *names // of models
-	root    sdktrace.Sampler
-	traces  bool    // spans are sent
-	spans   *outbox // nil: none are
-	metrics bool    // somebody reads metrics
-	content bool
-	clean   func(string) string
-	logs    *sdklog.LoggerProvider
-	sent    sender
-	service string
-	stops   []func(context.Context) error
+	names          *modelNames // of models
+	root           sdktrace.Sampler
+	traces         bool        // spans are exported
+	spans          *spanBuffer // nil: spans are not exported
+	metrics        bool        // metrics are exported or served
+	captureContent bool
+	clean          func(string) string
+	logs           *sdklog.LoggerProvider
+	sendErrors     sendErrors
+	service        string
+	stops          []func(context.Context) error
 }
 
-// How much is kept until it is sent, and how long.
+// Size of the span buffer, and the longest time before its spans are sent.
 const (
-	spanQueue = 1 << 15
-	spanDelay = time.Second
+	spanBufferSize = 1 << 15
+	spanDelay      = time.Second
 )
 
-// Open makes what is asked for. Close sends what is left.
+// Open creates the configured exporters. Close sends what they have buffered.
 func Open(ctx context.Context, c Config) (*Telemetry, error) {
-	t := &Telemetry{Instance: c.Instance, service: c.Service, names: newNames(), content: on(c.Getenv("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"))}
+	t := &Telemetry{Instance: c.Instance, service: c.Service, names: newModelNames(), captureContent: isTrue(c.Getenv("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"))}
 	if t.clean = c.Clean; t.clean == nil {
 		t.clean = func(text string) string { return text }
 	}
 	var err error
 	t.root, err = sampler(c.Getenv)
-	if err = errors.Join(err, canBeSent(c.Getenv)); err != nil {
+	if err = errors.Join(err, checkExporters(c.Getenv)); err != nil {
 		return nil, fmt.Errorf("telemetry: %w", err)
 	}
 	res, err := resource.New(ctx,
@@ -88,29 +88,29 @@ func Open(ctx context.Context, c Config) (*Telemetry, error) {
 	return t, nil
 }
 
-// Measures reports whether spans or metrics go anywhere.
-func (t *Telemetry) Measures() bool { return t != nil && (t.traces || t.metrics) }
+// Enabled reports whether spans or metrics are exported.
+func (t *Telemetry) Enabled() bool { return t != nil && (t.traces || t.metrics) }
 
-// Close sends what is left, as long as ctx allows.
+// Close sends what is buffered, within the limits of ctx.
 func (t *Telemetry) Close(ctx context.Context) error {
 	var all []error
 	for _, stop := range t.stops {
-		all = append(all, t.sent.explain(stop(ctx)))
+		all = append(all, t.sendErrors.explain(stop(ctx)))
 	}
-	return onceEach(all)
+	return joinDistinct(all)
 }
 
-// openTraces sends spans if there is somewhere to send them.
+// openTraces creates the tracer, with an exporter if one is configured.
 func (t *Telemetry) openTraces(ctx context.Context, c Config, res *resource.Resource) error {
 	options := []sdktrace.TracerProviderOption{
-		sdktrace.WithResource(res), sdktrace.WithIDGenerator(ids{}), sdktrace.WithSampler(sdktrace.ParentBased(t.root)),
+		sdktrace.WithResource(res), sdktrace.WithIDGenerator(idGenerator{}), sdktrace.WithSampler(sdktrace.ParentBased(t.root)),
 	}
-	if t.traces = sends(c.Getenv, "TRACES"); t.traces {
-		exporter, err := otlptracegrpc.New(ctx, otlptracegrpc.WithDialOption(t.sent.option()))
+	if t.traces = isExported(c.Getenv, "TRACES"); t.traces {
+		exporter, err := otlptracegrpc.New(ctx, otlptracegrpc.WithDialOption(t.sendErrors.dialOption()))
 		if err != nil {
 			return fmt.Errorf("sending spans: %w", err)
 		}
-		t.spans = newOutbox(exporter, spanQueue, otel.Handle)
+		t.spans = newSpanBuffer(exporter, spanBufferSize, otel.Handle)
 		options = append(options, sdktrace.WithSpanProcessor(t.spans))
 	} else {
 		options[2] = sdktrace.WithSampler(sdktrace.NeverSample())
@@ -123,8 +123,8 @@ func (t *Telemetry) openTraces(ctx context.Context, c Config, res *resource.Reso
 
 func (t *Telemetry) openMetrics(ctx context.Context, c Config, res *resource.Resource) error {
 	options := []sdkmetric.Option{sdkmetric.WithResource(res)}
-	if sends(c.Getenv, "METRICS") {
-		exporter, err := otlpmetricgrpc.New(ctx, otlpmetricgrpc.WithDialOption(t.sent.option()))
+	if isExported(c.Getenv, "METRICS") {
+		exporter, err := otlpmetricgrpc.New(ctx, otlpmetricgrpc.WithDialOption(t.sendErrors.dialOption()))
 		if err != nil {
 			return fmt.Errorf("sending metrics: %w", err)
 		}
@@ -146,10 +146,10 @@ func (t *Telemetry) openMetrics(ctx context.Context, c Config, res *resource.Res
 }
 
 func (t *Telemetry) openLogs(ctx context.Context, c Config, res *resource.Resource) error {
-	if !sends(c.Getenv, "LOGS") {
+	if !isExported(c.Getenv, "LOGS") {
 		return nil
 	}
-	exporter, err := otlploggrpc.New(ctx, otlploggrpc.WithDialOption(t.sent.option()))
+	exporter, err := otlploggrpc.New(ctx, otlploggrpc.WithDialOption(t.sendErrors.dialOption()))
 	if err != nil {
 		return fmt.Errorf("sending logs: %w", err)
 	}
@@ -158,37 +158,39 @@ func (t *Telemetry) openLogs(ctx context.Context, c Config, res *resource.Resour
 	return nil
 }
 
-// Logs makes what is logged carry the trace that it belongs to, and sends it if there
-// is somewhere to send it.
-func (t *Telemetry) Logs(local slog.Handler) slog.Handler {
-	h := slog.Handler(traced{local})
+// LogHandler wraps a handler so that records get the ids of their trace and are exported, if an
+// exporter is configured.
+func (t *Telemetry) LogHandler(local slog.Handler) slog.Handler {
+	h := slog.Handler(traceHandler{local})
 	if t.logs != nil {
-		h = slog.NewMultiHandler(h, informing{otelslog.NewHandler(Scope, otelslog.WithLoggerProvider(t.logs))})
+		h = slog.NewMultiHandler(h, infoHandler{otelslog.NewHandler(Scope, otelslog.WithLoggerProvider(t.logs))})
 	}
 	return h
 }
 
-// informing leaves out what is for debugging.
-type informing struct{ slog.Handler }
+// infoHandler drops records below the level info.
+type infoHandler struct{ slog.Handler }
 
-// Enabled leaves it out.
-func (h informing) Enabled(ctx context.Context, level slog.Level) bool {
+// Enabled reports whether the level is at least info.
+func (h infoHandler) Enabled(ctx context.Context, level slog.Level) bool {
 	return level >= slog.LevelInfo && h.Handler.Enabled(ctx, level)
 }
 
-// WithAttrs keeps leaving it out.
-func (h informing) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return informing{h.Handler.WithAttrs(attrs)}
+// WithAttrs keeps the level filter.
+func (h infoHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return infoHandler{h.Handler.WithAttrs(attrs)}
 }
 
-// WithGroup keeps leaving it out.
-func (h informing) WithGroup(name string) slog.Handler { return informing{h.Handler.WithGroup(name)} }
+// WithGroup keeps the level filter.
+func (h infoHandler) WithGroup(name string) slog.Handler {
+	return infoHandler{h.Handler.WithGroup(name)}
+}
 
-// traced adds the ids of the span that a context carries.
-type traced struct{ slog.Handler }
+// traceHandler adds the ids of the context's span to log records.
+type traceHandler struct{ slog.Handler }
 
-// Handle adds them.
-func (h traced) Handle(ctx context.Context, r slog.Record) error {
+// Handle adds the ids.
+func (h traceHandler) Handle(ctx context.Context, r slog.Record) error {
 	if sc := trace.SpanContextFromContext(ctx); sc.IsValid() {
 		r = r.Clone()
 		r.AddAttrs(slog.String("trace_id", sc.TraceID().String()), slog.String("span_id", sc.SpanID().String()))
@@ -196,26 +198,30 @@ func (h traced) Handle(ctx context.Context, r slog.Record) error {
 	return h.Handler.Handle(ctx, r)
 }
 
-// WithAttrs keeps adding them.
-func (h traced) WithAttrs(attrs []slog.Attr) slog.Handler { return traced{h.Handler.WithAttrs(attrs)} }
+// WithAttrs keeps adding the ids.
+func (h traceHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return traceHandler{h.Handler.WithAttrs(attrs)}
+}
 
-// WithGroup keeps adding them, within the group.
-func (h traced) WithGroup(name string) slog.Handler { return traced{h.Handler.WithGroup(name)} }
+// WithGroup keeps adding the ids, inside the group.
+func (h traceHandler) WithGroup(name string) slog.Handler {
+	return traceHandler{h.Handler.WithGroup(name)}
+}
 
-// sends reports whether a signal is to be sent: an endpoint is named, and nobody has
-// said that it is not.
-func sends(getenv func(string) string, signal string) bool {
-	if on(getenv("OTEL_SDK_DISABLED")) || getenv("OTEL_"+signal+"_EXPORTER") == "none" {
+// isExported reports whether a signal is exported: an endpoint is set, and the export is not
+// disabled.
+func isExported(getenv func(string) string, signal string) bool {
+	if isTrue(getenv("OTEL_SDK_DISABLED")) || getenv("OTEL_"+signal+"_EXPORTER") == "none" {
 		return false
 	}
 	return getenv("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || getenv("OTEL_EXPORTER_OTLP_"+signal+"_ENDPOINT") != ""
 }
 
-// canBeSent refuses an exporter that there is not, and for what is sent an endpoint that is
-// no URL, which would be taken for another place, and a protocol that is not spoken here: the
-// other side would understand nothing.
-func canBeSent(getenv func(string) string) error {
-	if on(getenv("OTEL_SDK_DISABLED")) {
+// checkExporters rejects unknown exporters. For signals that are exported it also rejects
+// endpoints that are not URLs, which would be taken for another address, and unsupported
+// protocols, which the receiver would not understand.
+func checkExporters(getenv func(string) string) error {
+	if isTrue(getenv("OTEL_SDK_DISABLED")) {
 		return nil
 	}
 	var all []error
@@ -228,18 +234,18 @@ func canBeSent(getenv func(string) string) error {
 		if getenv(endpoint) == "" {
 			endpoint = "OTEL_EXPORTER_OTLP_ENDPOINT"
 		}
-		if sends(getenv, signal) && !isEndpoint(getenv(endpoint)) {
+		if isExported(getenv, signal) && !isEndpoint(getenv(endpoint)) {
 			all = append(all, fmt.Errorf("%s must be a URL like http://127.0.0.1:4317, or with https or unix", endpoint))
 		}
 		protocol := "OTEL_EXPORTER_OTLP_" + signal + "_PROTOCOL"
 		if getenv(protocol) == "" {
 			protocol = "OTEL_EXPORTER_OTLP_PROTOCOL"
 		}
-		if name := getenv(protocol); name != "" && name != "grpc" && sends(getenv, signal) {
+		if name := getenv(protocol); name != "" && name != "grpc" && isExported(getenv, signal) {
 			all = append(all, fmt.Errorf("%s is %q, must be grpc; name a port for gRPC (4317 rather than 4318)", protocol, name))
 		}
 	}
-	return onceEach(all)
+	return joinDistinct(all)
 }
 
 func isEndpoint(text string) bool {
@@ -247,12 +253,12 @@ func isEndpoint(text string) bool {
 	return err == nil && ((u.Scheme == "http" || u.Scheme == "https") && u.Host != "" || u.Scheme == "unix" && u.Path != "")
 }
 
-func on(text string) bool {
+func isTrue(text string) bool {
 	yes, err := strconv.ParseBool(text)
 	return err == nil && yes
 }
 
-// sampler is what decides on traces that begin here.
+// sampler returns the sampler for traces that start here.
 func sampler(getenv func(string) string) (sdktrace.Sampler, error) {
 	switch name := getenv("OTEL_TRACES_SAMPLER"); name {
 	case "", "always_on", "parentbased_always_on":
@@ -270,7 +276,7 @@ func sampler(getenv func(string) string) (sdktrace.Sampler, error) {
 	}
 }
 
-// newPage makes metrics a page for Prometheus.
+// newPage returns a metrics reader and the page that serves it for Prometheus.
 func newPage() (sdkmetric.Reader, http.Handler, error) {
 	registry := prometheus.NewRegistry()
 	reader, err := otelprom.New(otelprom.WithRegisterer(registry))

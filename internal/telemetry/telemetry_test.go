@@ -33,7 +33,7 @@ func open(t *testing.T, env map[string]string) (*Telemetry, error) {
 }
 
 // none is a replica with nothing to do.
-func none(context.Context) (State, error) { return State{}, nil }
+func none(context.Context) (ReplicaState, error) { return ReplicaState{}, nil }
 
 // text is the page of metrics.
 func text(t *testing.T, m *Telemetry) string {
@@ -55,10 +55,10 @@ func TestPage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := m.Replica("blue", func(context.Context) (State, error) {
-		return State{
-			Ready: 7, Held: 5, Running: 3, Oldest: 2 * time.Second, Asked: 4, Unanswered: time.Minute,
-			Slots: 32, Streams: 16, Watchers: 5, Silent: 90 * time.Second,
+	r, err := m.Replica("blue", func(context.Context) (ReplicaState, error) {
+		return ReplicaState{
+			Ready: 7, Held: 5, Running: 3, OldestReady: 2 * time.Second, OpenApprovals: 4, OldestApproval: time.Minute,
+			Slots: 32, Streams: 16, Watchers: 5, LongestSilence: 90 * time.Second,
 		}, nil
 	})
 	if err != nil {
@@ -104,8 +104,8 @@ func TestThePageWithoutTheDatabase(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := m.Replica("blue", func(context.Context) (State, error) {
-		return State{Ready: 7, Streams: 16}, errors.New("the database is gone")
+	r, err := m.Replica("blue", func(context.Context) (ReplicaState, error) {
+		return ReplicaState{Ready: 7, Streams: 16}, errors.New("the database is gone")
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -135,7 +135,7 @@ func TestSampling(t *testing.T) {
 		{tree.Trace{ID: high, Parent: 1, Flags: tree.TraceGiven | 1}, "-01"},
 		{tree.Trace{ID: low, Parent: 1, Flags: tree.TraceGiven}, "-00"},
 	} {
-		if got := half.Parent(&tree.Task{ID: tree.TaskID{1}, CurrentRun: tree.CurrentRun{Run: 1, Trace: c.trace}}); !strings.HasSuffix(got, c.want) {
+		if got := half.TraceParent(&tree.Task{ID: tree.TaskID{1}, CurrentRun: tree.CurrentRun{Run: 1, Trace: c.trace}}); !strings.HasSuffix(got, c.want) {
 			t.Errorf("%+v: %s, want %s", c.trace, got, c.want)
 		}
 	}
@@ -195,14 +195,14 @@ func TestWhatCanNotBeDone(t *testing.T) {
 func TestParents(t *testing.T) {
 	t.Parallel()
 	const header = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-	if got := Incoming(WithParent(t.Context(), header)); got.Parent != 0xb7ad6b7169203331 || got.ID[0] != 0x0a || got.Flags != tree.TraceGiven|1 {
+	if got := TraceFromContext(WithTraceParent(t.Context(), header)); got.Parent != 0xb7ad6b7169203331 || got.ID[0] != 0x0a || got.Flags != tree.TraceGiven|1 {
 		t.Errorf("%s is read as %+v", header, got)
 	}
 	for _, garbage := range []string{
 		"", "00", header[:54], header + "-00", "01" + header[2:], "00-00000000000000000000000000000000-b7ad6b7169203331-01",
 		"00-0af7651916cd43dd8448eb211c80319c-0000000000000000-01", strings.ToUpper(header), strings.Repeat("-", 3),
 	} {
-		if got := Incoming(WithParent(t.Context(), garbage)); !got.IsZero() {
+		if got := TraceFromContext(WithTraceParent(t.Context(), garbage)); !got.IsZero() {
 			t.Errorf("%q is read as %+v", garbage, got)
 		}
 	}
@@ -230,7 +230,7 @@ func TestWhetherSomebodyMeasures(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := m.Measures(); got != test.want {
+		if got := m.Enabled(); got != test.want {
 			t.Errorf("%s: %t", name, got)
 		}
 		gone, cancel := context.WithCancel(t.Context())
@@ -239,7 +239,7 @@ func TestWhetherSomebodyMeasures(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if (*Telemetry)(nil).Measures() {
+	if (*Telemetry)(nil).Enabled() {
 		t.Error("nobody measures")
 	}
 }
@@ -259,7 +259,7 @@ func sending(t *testing.T, signal string) (*otlptest.Sink, *Telemetry) {
 // TestWhatIsSentOfLogs is what is written here too: nothing that is for debugging.
 func TestWhatIsSentOfLogs(t *testing.T) {
 	sink, m := sending(t, "LOGS")
-	log := slog.New(m.Logs(slog.DiscardHandler))
+	log := slog.New(m.LogHandler(slog.DiscardHandler))
 	log.Debug("hidden")
 	log.With("a", 1).WithGroup("g").Debug("hidden")
 	log.With("a", 1).WithGroup("g").Info("shown")

@@ -9,14 +9,14 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// Tool makes a call of a tool that the worker itself carries out a span; done ends it, and
-// without it there is none.
-// Providers repeat the ids of calls, so it has the name that the loop gives it.
+// Tool starts a span for a tool call that the worker executes. done ends the span; if it is not
+// called, no span is written. call is the loop's own name of the call, because providers repeat
+// their call ids.
 func (t *Telemetry) Tool(ctx context.Context, call string, use tree.ToolUse) (_ context.Context, done func(text string, failed bool)) {
 	ctx, span := t.Tracer.Start(ctx, spanName(opExecuteTool, use.Name), trace.WithAttributes(
 		keyOperation.String(opExecuteTool), keyTool.String(use.Name), keyToolType.String("function"),
 		keyCallID.String(call)))
-	if t.content && len(use.Input) <= shownBytes {
+	if t.captureContent && len(use.Input) <= maxContentBytes {
 		span.SetAttributes(keyArguments.String(t.clean(string(use.Input))))
 	}
 	return ctx, func(text string, failed bool) {
@@ -24,7 +24,7 @@ func (t *Telemetry) Tool(ctx context.Context, call string, use tree.ToolUse) (_ 
 			span.SetStatus(codes.Error, "the call failed")
 			span.SetAttributes(keyErrorType.String("tool_error"))
 		}
-		if t.content && len(text) <= shownBytes {
+		if t.captureContent && len(text) <= maxContentBytes {
 			span.SetAttributes(keyResult.String(t.clean(text)))
 		}
 		span.End()

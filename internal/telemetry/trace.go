@@ -14,7 +14,7 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// chosenIDs are ids that a span is to have.
+// chosenIDs are the ids that a span must get.
 type chosenIDs struct {
 	trace tree.TraceID
 	span  tree.SpanID
@@ -22,29 +22,29 @@ type chosenIDs struct {
 
 type chosenKey struct{}
 
-// withIDs makes the next span that is started with the context have these ids.
+// withIDs makes the next span that is started with the context use these ids.
 func withIDs(ctx context.Context, traceID tree.TraceID, span tree.SpanID) context.Context {
 	return context.WithValue(ctx, chosenKey{}, chosenIDs{traceID, span})
 }
 
-// ids gives spans the ids that are chosen for them, and others random ones.
-type ids struct{}
+// idGenerator returns the chosen ids, or random ones.
+type idGenerator struct{}
 
-var _ sdktrace.IDGenerator = ids{}
+var _ sdktrace.IDGenerator = idGenerator{}
 
-// NewIDs gives the ids of a span that is the first of its trace.
-func (ids) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
+// NewIDs returns the ids of the first span of a trace.
+func (idGenerator) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
 	if c, ok := ctx.Value(chosenKey{}).(chosenIDs); ok {
 		return trace.TraceID(c.trace), spanBytes(c.span)
 	}
 	var id trace.TraceID
 	binary.BigEndian.PutUint64(id[:8], rand.Uint64())
 	binary.BigEndian.PutUint64(id[8:], rand.Uint64()|1)
-	return id, ids{}.NewSpanID(ctx, id)
+	return id, idGenerator{}.NewSpanID(ctx, id)
 }
 
-// NewSpanID gives the id of a span below another.
-func (ids) NewSpanID(ctx context.Context, of trace.TraceID) trace.SpanID {
+// NewSpanID returns the id of a span with a parent.
+func (idGenerator) NewSpanID(ctx context.Context, of trace.TraceID) trace.SpanID {
 	if c, ok := ctx.Value(chosenKey{}).(chosenIDs); ok && trace.TraceID(c.trace) == of && c.span != 0 {
 		return spanBytes(c.span)
 	}
@@ -56,9 +56,9 @@ func spanBytes(id tree.SpanID) (b trace.SpanID) {
 	return b
 }
 
-// Incoming gives the trace that a context carries, for the runs that are started with
-// it; zero if it carries none.
-func Incoming(ctx context.Context) tree.Trace {
+// TraceFromContext returns the trace of a context, for the runs that the request starts. It is
+// zero if there is none.
+func TraceFromContext(ctx context.Context) tree.Trace {
 	sc := trace.SpanContextFromContext(ctx)
 	if !sc.IsValid() {
 		return tree.Trace{}
@@ -70,11 +70,11 @@ func Incoming(ctx context.Context) tree.Trace {
 	}
 }
 
-// below is a context whose spans hang below a span of a run's trace. The zero span is
-// none: then the next span is the first of the trace.
-func (t *Telemetry) below(ctx context.Context, of tree.Trace, span tree.SpanID) context.Context {
+// withParentSpan returns a context whose spans are children of a span of the run's trace. If
+// span is 0, the next span is the first of the trace.
+func (t *Telemetry) withParentSpan(ctx context.Context, of tree.Trace, span tree.SpanID) context.Context {
 	flags := trace.TraceFlags(0)
-	if t.recorded(of) {
+	if t.isSampled(of) {
 		flags = trace.FlagsSampled
 	}
 	if span == 0 {
@@ -85,9 +85,9 @@ func (t *Telemetry) below(ctx context.Context, of tree.Trace, span tree.SpanID) 
 	}))
 }
 
-// recorded reports whether the spans of a trace are kept: all of them or none, whoever
-// writes them.
-func (t *Telemetry) recorded(of tree.Trace) bool {
+// isSampled reports whether the spans of a trace are kept. All processes decide alike, so all
+// spans of a trace are kept or none.
+func (t *Telemetry) isSampled(of tree.Trace) bool {
 	if of.Flags&tree.TraceGiven != 0 {
 		return trace.TraceFlags(of.Flags).IsSampled()
 	}
@@ -96,22 +96,22 @@ func (t *Telemetry) recorded(of tree.Trace) bool {
 	}).Decision == sdktrace.RecordAndSample
 }
 
-// Parent is the header, as W3C has it, that makes spans hang below a run; empty if
-// nobody traces.
-func (t *Telemetry) Parent(task *tree.Task) string {
+// TraceParent returns the W3C traceparent header that makes spans children of a run. It is
+// empty without telemetry or without a trace.
+func (t *Telemetry) TraceParent(task *tree.Task) string {
 	if t == nil || task.Trace.ID == (tree.TraceID{}) {
 		return ""
 	}
 	flags := 0
-	if t.recorded(task.Trace) {
+	if t.isSampled(task.Trace) {
 		flags = 1
 	}
 	return fmt.Sprintf("00-%x-%016x-%02x", task.Trace.ID[:], uint64(tree.RunSpan(task.ID, task.Run)), flags)
 }
 
-// WithParent is a context whose spans hang below what a header names. One that is not
-// understood is passed over, as W3C wants it.
-func WithParent(ctx context.Context, header string) context.Context {
+// WithTraceParent returns a context whose spans are children of the span that a traceparent
+// header names. Invalid headers are ignored, as the W3C specification requires.
+func WithTraceParent(ctx context.Context, header string) context.Context {
 	parts := strings.Split(header, "-")
 	if len(parts) != 4 || parts[0] != "00" {
 		return ctx

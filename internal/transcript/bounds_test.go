@@ -43,7 +43,7 @@ func TestTooManyParts(t *testing.T) {
 	if h := read(t, []byte(spoken("a", "", "user", parts(tree.MaxBlocks)...))); len(h.Messages[0].Blocks) != tree.MaxBlocks {
 		t.Errorf("%d parts of %d were read", len(h.Messages[0].Blocks), tree.MaxBlocks)
 	}
-	_, err := transcript.Read([]byte("\n" + spoken("a", "", "user", parts(tree.MaxBlocks+1)...)))
+	_, err := transcript.Decode([]byte("\n" + spoken("a", "", "user", parts(tree.MaxBlocks+1)...)))
 	if !errors.Is(err, tree.ErrTooLarge) || !strings.Contains(err.Error(), "line 2 of the transcript") {
 		t.Errorf("more parts than a message may have: %v", err)
 	}

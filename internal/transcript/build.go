@@ -9,29 +9,30 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// notFinished is the result of a call that has none in the lines.
-const notFinished = "not finished: the transcript ends before the result came"
+// unfinishedResult is the result of a call that has no result in the file.
+const unfinishedResult = "not finished: the transcript ends before the result came"
 
-// noCall notes a result that belongs to no call.
-const noCall = "a result without its call was left out"
+// orphanResultNote is the note for a result that belongs to no call.
+const orphanResultNote = "a result without its call was left out"
 
-// beginning is what a user says in a conversation that an assistant begins.
-const beginning = "(The conversation began before this.)"
+// missingStart is the user message that is inserted before a conversation which starts with an
+// assistant message.
+const missingStart = "(The conversation began before this.)"
 
-// builder makes messages of a chain of lines.
+// builder builds messages from a chain of records.
 type builder struct {
 	*file
 	messages []tree.Message
-	places   map[string]int // of lines, by uuid: the place of the message made of it
+	places   map[string]int // by the uuid of a line: the position of its message, from 1
 
-	asked    int // the place of the assistant message under way, from 1; 0: none
-	parts    []*record
-	calls    []string // of the assistant message: the ids of its calls, by block
-	results  map[string][]tree.ToolResult
-	answered *record // the first line with results
+	current    int // position of the open assistant message, from 1; 0: none
+	parts      []*record
+	calls      []string // ids of the calls of the assistant message, by block
+	results    map[string][]tree.ToolResult
+	resultLine *record // the first line with results
 }
 
-// add takes in the next line.
+// add adds the next record.
 func (b *builder) add(r *record) {
 	if r.Type == typeAssistant {
 		b.assistant(r)
@@ -45,14 +46,14 @@ func (b *builder) add(r *record) {
 			continue
 		}
 		found = true
-		if b.asked == 0 {
-			b.note(noCall)
+		if b.current == 0 {
+			b.note(orphanResultNote)
 			continue
 		}
 		b.results[part.CallID] = append(b.results[part.CallID], b.result(part))
 	}
-	if found && b.answered == nil && len(rest) == 0 {
-		b.answered = r
+	if found && b.resultLine == nil && len(rest) == 0 {
+		b.resultLine = r
 	}
 	if len(rest) > 0 {
 		b.close()
@@ -60,37 +61,37 @@ func (b *builder) add(r *record) {
 	}
 }
 
-// assistant takes in what a model said; one answer may be several lines.
+// assistant adds a line of an assistant message. One message may span several lines.
 func (b *builder) assistant(r *record) {
-	goesOn := b.asked > 0 && r.Message.ID != "" && r.Message.ID == b.parts[0].Message.ID && b.answered == nil
+	goesOn := b.current > 0 && r.Message.ID != "" && r.Message.ID == b.parts[0].Message.ID && b.resultLine == nil
 	if !goesOn {
 		b.close()
 		if len(b.messages) == 0 {
 			b.note("the conversation begins with an answer; a user message was put before it")
 			b.messages = append(b.messages, tree.Message{
-				Role: tree.RoleUser, Blocks: []tree.Block{tree.Text{Text: beginning}}, CreatedAt: r.Timestamp,
+				Role: tree.RoleUser, Blocks: []tree.Block{tree.Text{Text: missingStart}}, CreatedAt: r.Timestamp,
 			})
 		}
 		b.put(r, tree.Message{Role: tree.RoleAssistant})
-		b.asked, b.results, b.calls = len(b.messages), map[string][]tree.ToolResult{}, nil
+		b.current, b.results, b.calls = len(b.messages), map[string][]tree.ToolResult{}, nil
 	}
 	b.parts = append(b.parts, r)
-	b.places[r.UUID] = b.asked
-	m := &b.messages[b.asked-1]
+	b.places[r.UUID] = b.current
+	m := &b.messages[b.current-1]
 	for _, part := range r.blocks {
 		m.Blocks = b.append(m.Blocks, part)
 		for len(b.calls) < len(m.Blocks) {
 			b.calls = append(b.calls, part.ID)
 		}
 	}
-	r.Message.answered(m)
+	r.Message.copyAnswerTo(m)
 }
 
-// answered takes over what is said of an answer beside its content. Of an answer
-// in several lines the last one says what it cost.
-func (s *said) answered(m *tree.Message) {
+// copyAnswerTo copies the metadata of an answer. If the answer spans several lines, the last
+// line has the usage.
+func (s *messageBody) copyAnswerTo(m *tree.Message) {
 	m.Model = s.Model
-	for stop, name := range stops {
+	for stop, name := range stopNames {
 		if name != "" && name == s.Stop {
 			m.Stop = tree.StopReason(stop) //nolint:gosec // an index of a short array
 		}
@@ -100,14 +101,14 @@ func (s *said) answered(m *tree.Message) {
 	}
 }
 
-// close ends the assistant message under way: its calls get their results.
+// close completes the open assistant message: its calls get their results.
 func (b *builder) close() {
-	if b.asked == 0 {
+	if b.current == 0 {
 		return
 	}
-	m := &b.messages[b.asked-1]
-	parts, answered := b.parts, b.answered
-	b.asked, b.parts, b.answered = 0, nil, nil
+	m := &b.messages[b.current-1]
+	parts, answered := b.parts, b.resultLine
+	b.current, b.parts, b.resultLine = 0, nil, nil
 	if len(m.Blocks) == 0 {
 		b.messages = b.messages[:len(b.messages)-1]
 		for _, r := range parts {
@@ -118,13 +119,13 @@ func (b *builder) close() {
 	results := b.resultsOf(m, parts)
 	for _, left := range b.results {
 		if len(left) > 0 {
-			b.note(noCall)
+			b.note(orphanResultNote)
 		}
 	}
 	if len(results) == 0 {
 		return
 	}
-	tools := tree.Message{Role: tree.RoleTool, Blocks: Results(m, results)}
+	tools := tree.Message{Role: tree.RoleTool, Blocks: ResultBlocks(m, results)}
 	if answered == nil {
 		tools.CreatedAt = parts[len(parts)-1].Timestamp
 		b.messages = append(b.messages, tools)
@@ -133,7 +134,7 @@ func (b *builder) close() {
 	b.put(answered, tools)
 }
 
-// resultsOf gives each call of a message the next result with its id, by block.
+// resultsOf assigns to each call of a message the next result with its id, by block.
 func (b *builder) resultsOf(m *tree.Message, parts []*record) map[int]tree.ToolResult {
 	calls, missing := Calls(m), map[string]int{}
 	for _, c := range calls {
@@ -142,14 +143,14 @@ func (b *builder) resultsOf(m *tree.Message, parts []*record) map[int]tree.ToolR
 	for id := range missing {
 		missing[id] -= len(b.results[id])
 	}
-	b.beside(parts, missing)
+	b.collectSideResults(parts, missing)
 	results := map[int]tree.ToolResult{}
 	for _, c := range calls {
 		id := b.calls[c.Ref.Block]
 		found := b.results[id]
 		if len(found) == 0 {
 			b.note("a call without a result was closed as not finished")
-			found = []tree.ToolResult{{Text: notFinished, IsError: true}}
+			found = []tree.ToolResult{{Text: unfinishedResult, IsError: true}}
 		}
 		results[c.Ref.Block] = found[0]
 		b.results[id] = found[1:]
@@ -157,12 +158,13 @@ func (b *builder) resultsOf(m *tree.Message, parts []*record) map[int]tree.ToolR
 	return results
 }
 
-// beside takes in the results that are missing, by the ids of calls, from lines that others were
-// gone on from: results of parallel calls come each after the part that opened the call.
-func (b *builder) beside(parts []*record, missing map[string]int) {
+// collectSideResults adds results that are missing from the chain but exist on side branches.
+// Each result of parallel calls follows the line that opened its call, so only one of them is
+// in the chain. missing counts the missing results by call id.
+func (b *builder) collectSideResults(parts []*record, missing map[string]int) {
 	for _, p := range parts {
-		for _, r := range b.after[p.UUID] {
-			if r.taken {
+		for _, r := range b.byParent[p.UUID] {
+			if r.inChain {
 				continue
 			}
 			for _, part := range r.blocks {
@@ -175,7 +177,7 @@ func (b *builder) beside(parts []*record, missing map[string]int) {
 	}
 }
 
-// put adds the message that is made of a line.
+// put appends the message of a record.
 func (b *builder) put(r *record, m tree.Message) {
 	m.CreatedAt = r.Timestamp
 	if id, err := tree.ParseID[tree.Message](r.UUID); err == nil {
@@ -183,20 +185,20 @@ func (b *builder) put(r *record, m tree.Message) {
 	}
 	if upTo := b.places[r.SumsUpTo]; r.Summary && upTo > 0 {
 		m.UpTo = upTo
-		r.Message.answered(&m)
+		r.Message.copyAnswerTo(&m)
 	}
 	b.messages = append(b.messages, m)
 	b.places[r.UUID] = len(b.messages)
 }
 
-// link numbers the messages.
-func (b *builder) link() {
+// numberMessages assigns the ordinals.
+func (b *builder) numberMessages() {
 	for i := range b.messages {
 		b.messages[i].Ordinal = i + 1
 	}
 }
 
-// append adds a part, unless it is of a kind that is not known here.
+// append appends a part. Parts of unknown types are left out with a note.
 func (b *builder) append(blocks []tree.Block, part block) []tree.Block {
 	switch part.Type {
 	case typeText:
@@ -207,17 +209,17 @@ func (b *builder) append(blocks []tree.Block, part block) []tree.Block {
 	case typeThinking:
 		return append(blocks, tree.Thinking{Text: part.Thinking, Signature: part.Signature})
 	case typeUse:
-		return append(blocks, tree.ToolUse{ProviderID: part.ID, Name: part.Name, Input: input(part.Input)})
+		return append(blocks, tree.ToolUse{ProviderID: part.ID, Name: part.Name, Input: inputJSON(part.Input)})
 	case typeImage, typeDocument:
 		if part.Source != nil {
-			return append(blocks, attachment(part))
+			return append(blocks, decodeAttachment(part))
 		}
 	}
 	b.note("parts of the kind %.40q were left out", part.Type)
 	return blocks
 }
 
-func attachment(part block) tree.Attachment {
+func decodeAttachment(part block) tree.Attachment {
 	a := tree.Attachment{
 		Kind: tree.AttachmentImage, MediaType: part.Source.MediaType, Name: part.Title, Data: part.Source.Data, URL: part.Source.URL,
 	}
@@ -227,8 +229,8 @@ func attachment(part block) tree.Attachment {
 	return a
 }
 
-// result reads the result of a call: its texts. What else is in it is named. Content of another
-// shape, or of too many parts, is taken as it is written.
+// result converts the result of a call to text. Other parts of it are replaced by their names.
+// Content of another shape, or with too many parts, is kept as written.
 func (b *builder) result(part block) tree.ToolResult {
 	r := tree.ToolResult{IsError: part.IsError}
 	if len(part.Content) == 0 || bytes.Equal(part.Content, []byte("null")) {

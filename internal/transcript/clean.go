@@ -7,17 +7,18 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// Cleaner takes out of text what must not be kept.
+// Cleaner removes from text what must not be stored.
 type Cleaner interface {
 	String(text string) string
-	// JSON does it within a JSON text, which stays one.
+	// JSON does the same within a JSON text, which stays valid.
 	JSON(text string) string
 }
 
-// Clean gives a block without what must not be kept.
+// Clean returns a block without what must not be stored.
 //
-// Reasoning goes back to its provider with a seal, and only as it was: what is
-// changed loses its seal, and with it its way back. Providers do without.
+// Reasoning goes back to its provider only with its signature and only unchanged. If Clean
+// changes it, it drops the signature, so the reasoning is not sent back. Providers can do
+// without.
 func Clean(b tree.Block, c Cleaner) tree.Block {
 	switch b := b.(type) {
 	case tree.Text:
@@ -45,7 +46,7 @@ func Clean(b tree.Block, c Cleaner) tree.Block {
 	return b
 }
 
-// CleanAll does it to all blocks of messages.
+// CleanAll cleans all blocks of the messages, in place.
 func CleanAll(messages []tree.Message, c Cleaner) {
 	for i := range messages {
 		messages[i].Model = c.String(messages[i].Model)

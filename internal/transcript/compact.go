@@ -2,14 +2,15 @@ package transcript
 
 import "github.com/coppice-run/coppice/internal/tree"
 
-// bytesPerToken is about how much text makes a token.
+// bytesPerToken is the approximate size of a token.
 const bytesPerToken = 4
 
-// Size is about how many tokens a conversation has: those that were counted when its model last
-// answered, and what has come since. An answer without figures is text like what has come, and so is
-// one from before the summary, whose figures count what is not seen any more. Where there is no
-// other, all that is seen counts by its text.
-func Size(seen []tree.Message) int64 {
+// EstimateTokens estimates the number of tokens of a conversation: those that the provider
+// counted for the last answer, plus the text after it. Two kinds of answers are estimated by
+// their text instead: answers without usage, and answers older than the summary, whose usage
+// includes messages that are no longer visible. If no answer has usable figures, all visible
+// text counts.
+func EstimateTokens(seen []tree.Message) int64 {
 	summary := 0
 	if len(seen) > 0 && seen[0].UpTo > 0 {
 		summary = seen[0].Ordinal
@@ -25,16 +26,16 @@ func Size(seen []tree.Message) int64 {
 	return since
 }
 
-// What attachments take about: an image of the size that models look at, and a page of a
-// document, which has so many bytes.
+// Estimates for attachments: tokens of an image in the size that models use, and tokens and
+// bytes of a page of a document.
 const (
 	imageTokens = 1_600
 	pageTokens  = 2_000
 	pageBytes   = 50_000
 )
 
-// textTokens is about how many tokens blocks have, most of them by their text. Thoughts that their
-// provider has not signed are sent to no model, and have none.
+// textTokens estimates the tokens of blocks, mostly by their text. Reasoning without a
+// signature is not sent to models and counts as 0.
 func textTokens(blocks []tree.Block) (tokens int64) {
 	size := 0
 	for i, b := range blocks {
@@ -62,8 +63,8 @@ func attachmentTokens(a tree.Attachment) int64 {
 	return pageTokens * int64(1+len(a.Data)/pageBytes)
 }
 
-// Model is the model that has last answered in a conversation; empty if none has.
-func Model(seen []tree.Message) string {
+// LastModel returns the model that answered last, or "".
+func LastModel(seen []tree.Message) string {
 	for i := len(seen) - 1; i >= 0; i-- {
 		if seen[i].Role == tree.RoleAssistant {
 			return seen[i].Model
@@ -72,12 +73,11 @@ func Model(seen []tree.Message) string {
 	return ""
 }
 
-// Older parts what a model sees for a summary: the older part, which the summary
-// will stand for, and the ordinal of its last message. What the model has to
-// answer next stays out of it: the last calls with their results, and user messages
-// at the end. No part ends between calls and their results. The older part is
-// empty if there is nothing to sum up.
-func Older(seen []tree.Message) ([]tree.Message, int) {
+// OlderPart returns the part of a visible conversation that a summary can replace, and the
+// ordinal of its last message. What the model has to answer next stays out of it: the last
+// calls with their results, and user messages at the end. The part never ends between calls and
+// their results. It is empty if there is nothing to summarise.
+func OlderPart(seen []tree.Message) ([]tree.Message, int) {
 	if Unanswered(seen) != nil {
 		return nil, 0
 	}
@@ -91,7 +91,7 @@ func Older(seen []tree.Message) ([]tree.Message, int) {
 	if end <= 0 || end == 1 && seen[0].UpTo > 0 {
 		return nil, 0
 	}
-	last := 0 // a summary comes before messages that are older than it
+	last := 0 // a summary precedes messages that are older than it
 	for i := range seen[:end] {
 		last = max(last, seen[i].Ordinal)
 	}

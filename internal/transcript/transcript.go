@@ -1,11 +1,11 @@
-// Package transcript says what a model sees: it is computed from stored messages,
-// which never change. A conversation may go on from another's (a fork, a branch),
-// the older part of one may be summed up, and calls may be without a result yet.
-// It is pure, and the same messages always give the same bytes, so that what
-// several models see alike is alike to a provider's prompt cache.
+// Package transcript computes what a model sees from stored messages, which never change. A
+// conversation may continue from another one (a fork, a branch), its older part may be
+// summarised, and calls may not have results yet. The package is pure. Equal messages always
+// give equal bytes, so that shared parts of conversations are equal for a provider's prompt
+// cache.
 //
-// The package also reads and writes transcripts as lines of JSON, in the shape
-// that agents which run inside one process keep them in.
+// The package also reads and writes transcripts as JSON lines, in the format that agent
+// frameworks use which run in one process.
 package transcript
 
 import (
@@ -14,17 +14,17 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// Link is one conversation of a chain, in which each goes on from the next.
+// Link is one conversation of a chain. Each continues from the next one.
 type Link struct {
 	Task        tree.TaskID
 	Description string
-	Base        tree.Base      // what it goes on from: a message of the next link
-	Messages    []tree.Message // its own, in their order; of a base at least those that are seen
+	Base        tree.Base      // the message of the next link that it continues from
+	Messages    []tree.Message // its own messages, in order; of a base at least the visible ones
 }
 
-// Inherited gives the messages that come before those of the chain's first link,
-// however long ago: what it sees of the other links, and what tells a fork that it
-// is one. Summaries do not shorten it.
+// Inherited returns the messages that precede those of the first link of the chain: all visible
+// messages of the other links, and the note that tells a fork that it is one. Summaries do not
+// shorten the result.
 func Inherited(chain []Link) []tree.Message {
 	if len(chain) < 2 || !chain[0].Base.Inherits() {
 		return nil
@@ -37,22 +37,22 @@ func Inherited(chain []Link) []tree.Message {
 		switch {
 		case m.Ordinal > base.Message:
 		case m.Ordinal == base.Message && base.Kind == tree.BaseCall:
-			alone, result := reduced(m, base.Block)
+			alone, result := withSingleCall(m, base.Block)
 			result.Text = forkNote(own.Description)
-			seen = append(seen, alone, note(own, tree.RoleTool, result))
+			seen = append(seen, alone, forkMessage(own, tree.RoleTool, result))
 		default:
 			seen = append(seen, m)
 		}
 	}
 	if base.Kind == tree.BaseFork {
-		seen = append(seen, note(own, tree.RoleUser, tree.Text{Text: forkNote(own.Description)}))
+		seen = append(seen, forkMessage(own, tree.RoleUser, tree.Text{Text: forkNote(own.Description)}))
 	}
 	return seen
 }
 
-// reduced gives an assistant message without any call but one, and that call's
-// result, which has no text yet.
-func reduced(m tree.Message, block int) (tree.Message, tree.ToolResult) {
+// withSingleCall returns an assistant message with all calls but one removed, and an empty
+// result for that call.
+func withSingleCall(m tree.Message, block int) (tree.Message, tree.ToolResult) {
 	var result tree.ToolResult
 	blocks := make([]tree.Block, 0, len(m.Blocks))
 	for i, b := range m.Blocks {
@@ -69,9 +69,9 @@ func reduced(m tree.Message, block int) (tree.Message, tree.ToolResult) {
 	return m, result
 }
 
-// note is the message that tells a fork what it is. It is stored nowhere: its id
-// is that of the task, and its ordinal the one that the fork has left free.
-func note(of Link, role tree.Role, block tree.Block) tree.Message {
+// forkMessage returns the message that tells a fork what it is. It is not stored. Its id is the
+// id of the task, and its ordinal is one that the fork leaves unused.
+func forkMessage(of Link, role tree.Role, block tree.Block) tree.Message {
 	m := tree.Message{
 		ID: tree.MessageID(of.Task), Task: of.Task, Ordinal: of.Base.Message + 1, Role: role, Blocks: []tree.Block{block},
 	}
@@ -81,7 +81,7 @@ func note(of Link, role tree.Role, block tree.Block) tree.Message {
 	return m
 }
 
-// forkNote never changes: it is part of what providers cache.
+// forkNote must never change, because providers cache it.
 func forkNote(description string) string {
 	about := ""
 	if description != "" {
@@ -93,9 +93,9 @@ func forkNote(description string) string {
 		"it is all that the agent will see of your work."
 }
 
-// Seen gives what a model sees of a conversation: instead of what was summed up,
-// the last summary. A result whose call was summed up goes with it.
-func Seen(messages []tree.Message) []tree.Message {
+// Visible returns what a model sees of a conversation: the last summary instead of the messages
+// that it replaces. A result whose call was summarised is dropped as well.
+func Visible(messages []tree.Message) []tree.Message {
 	last := -1
 	for i := range messages {
 		if messages[i].UpTo > 0 {
@@ -116,7 +116,7 @@ func Seen(messages []tree.Message) []tree.Message {
 	return seen
 }
 
-// Conversation gives what the model of the chain's first link sees. Nobody may change it.
+// Conversation returns what the model of the first link sees. The result must not be changed.
 func Conversation(chain []Link) []tree.Message {
 	if len(chain) == 0 {
 		return nil
@@ -125,10 +125,10 @@ func Conversation(chain []Link) []tree.Message {
 	if inherited := Inherited(chain); len(inherited) > 0 {
 		own = append(inherited, own...)
 	}
-	return Seen(own)
+	return Visible(own)
 }
 
-// Calls gives the calls that an assistant message opens.
+// Calls returns the calls of an assistant message.
 func Calls(m *tree.Message) []tree.Call {
 	var calls []tree.Call
 	for i, b := range m.Blocks {
@@ -141,7 +141,7 @@ func Calls(m *tree.Message) []tree.Call {
 	return calls
 }
 
-// Unanswered gives the last message if its calls are without a result, else nil.
+// Unanswered returns the last message if its calls have no results, otherwise nil.
 func Unanswered(messages []tree.Message) *tree.Message {
 	if len(messages) == 0 {
 		return nil
@@ -153,9 +153,9 @@ func Unanswered(messages []tree.Message) *tree.Message {
 	return last
 }
 
-// Results puts a tool message together: one block for each call of the message
-// that asked, in the order of the calls.
-func Results(asked *tree.Message, results map[int]tree.ToolResult) []tree.Block {
+// ResultBlocks returns the content of a tool message: one block for each call of the assistant
+// message, in the order of the calls.
+func ResultBlocks(asked *tree.Message, results map[int]tree.ToolResult) []tree.Block {
 	var blocks []tree.Block
 	for i, b := range asked.Blocks {
 		if use, ok := b.(tree.ToolUse); ok {

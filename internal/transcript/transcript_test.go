@@ -151,8 +151,8 @@ func TestOlder(t *testing.T) {
 		"u c1 t s1 u":  {"", 0}, // nobody has answered what is left
 		"u c1":         {"", 0}, // its calls are open
 	} {
-		seen := transcript.Seen(conversation(1, words))
-		older, upTo := transcript.Older(seen)
+		seen := transcript.Visible(conversation(1, words))
+		older, upTo := transcript.OlderPart(seen)
 		if shape(older) != want.older || upTo != want.upTo {
 			t.Errorf("%q: the older part is %q up to %d, want %q up to %d", words, shape(older), upTo, want.older, want.upTo)
 		}
@@ -177,7 +177,7 @@ func TestSize(t *testing.T) {
 				m.Blocks = []tree.Block{tree.Text{Text: "word"}}
 			}
 		}
-		if got := transcript.Size(transcript.Seen(messages)); got != want {
+		if got := transcript.EstimateTokens(transcript.Visible(messages)); got != want {
 			t.Errorf("%q has %d tokens, want %d", words, got, want)
 		}
 	}
@@ -207,7 +207,7 @@ func TestSizeWithoutFigures(t *testing.T) {
 			}
 			m.Blocks = []tree.Block{tree.Text{Text: long}, tree.Thinking{Text: long}}
 		}
-		if got := transcript.Size(transcript.Seen(messages)); got != c.want {
+		if got := transcript.EstimateTokens(transcript.Visible(messages)); got != c.want {
 			t.Errorf("%s: %q has %d tokens, want %d", name, c.words, got, c.want)
 		}
 	}
@@ -222,7 +222,7 @@ func TestSizeOfAttachments(t *testing.T) {
 		6000: {Kind: tree.AttachmentDocument, MediaType: "application/pdf", Data: make([]byte, 120_000)},
 		1000: {Kind: tree.AttachmentDocument, MediaType: "text/plain", Data: make([]byte, 4000)},
 	} {
-		if got := transcript.Size([]tree.Message{{Ordinal: 1, Role: tree.RoleUser, Blocks: []tree.Block{a}}}); got != want {
+		if got := transcript.EstimateTokens([]tree.Message{{Ordinal: 1, Role: tree.RoleUser, Blocks: []tree.Block{a}}}); got != want {
 			t.Errorf("%s has %d tokens, want %d", a.MediaType, got, want)
 		}
 	}

@@ -52,7 +52,7 @@ func idleWorker(b *testing.B) (*Worker, dispatch.Hint) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	observed, err := measured.Model(scripted.New(played))
+	observed, err := measured.TraceModel(scripted.New(played))
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -75,7 +75,7 @@ func idleWorker(b *testing.B) (*Worker, dispatch.Hint) {
 		ID: "w", Pool: "default", Slots: 1, Client: leaf(hint), Places: places,
 		Bus:   func(string) (*dispatch.Bus, error) { return nil, nil },
 		Model: observed, Observe: measured, Secrets: secrets, Tools: append(tool.Builtin(), tool.NewWebFetch(outbound.Destinations{})),
-		Logger: slog.New(secrets.Handler(measured.Logs(slog.NewJSONHandler(&strings.Builder{}, nil)))),
+		Logger: slog.New(secrets.Handler(measured.LogHandler(slog.NewJSONHandler(&strings.Builder{}, nil)))),
 	})
 	if err != nil {
 		b.Fatal(err)

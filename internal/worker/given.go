@@ -22,7 +22,7 @@ func (w *Worker) offers(session tree.SessionID, parent string) (*pb.Takes, []tre
 	if err != nil {
 		return takes, nil // a root has none
 	}
-	begins := w.held.Begins(transcript.Of{Session: session, Task: task})
+	begins := w.held.Get(transcript.Key{Session: session, Task: task})
 	if takes.Held = heldOf(begins); takes.Held != nil {
 		takes.HeldTaskId = parent
 	}

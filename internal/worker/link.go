@@ -46,7 +46,7 @@ type link struct {
 // openLink opens a stream, to an endpoint if that can be reached, waits for its welcome and
 // says hello. The stream outlives ctx, so that it can be ended in good order.
 func openLink(opening context.Context, client pb.WorkerServiceClient, endpoint string, hello *pb.Hello, now time.Time) (*link, error) {
-	ctx, way := route.To(context.WithoutCancel(opening), endpoint)
+	ctx, way := route.Prefer(context.WithoutCancel(opening), endpoint)
 	ctx, cancel := context.WithCancel(ctx)
 	defer context.AfterFunc(opening, cancel)()
 	// An address that answers nothing must not hold the slot.
@@ -64,7 +64,7 @@ func openLink(opening context.Context, client pb.WorkerServiceClient, endpoint s
 	}
 	welcome := first.GetWelcome()
 	k := &link{
-		stream: stream, welcome: welcome, endpoint: way.Took(), astray: way.Down(), cancel: cancel, broken: make(chan struct{}), left: make(chan struct{}),
+		stream: stream, welcome: welcome, endpoint: way.Endpoint(), astray: way.Unreachable(), cancel: cancel, broken: make(chan struct{}), left: make(chan struct{}),
 		protocol: min(wire.Protocol, welcome.GetProtocol()), begun: now, lives: aged(ageAtLeast),
 	}
 	switch {

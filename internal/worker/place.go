@@ -41,12 +41,12 @@ func (w *Worker) enter(ctx context.Context, a *assignment) (*workspace.Place, er
 // tidy removes the worktree of a run that has ended, if nothing was changed in it. That
 // the worker is stopping is no reason to leave it.
 func tidy(ctx context.Context, log *slog.Logger, place *workspace.Place) {
-	if !place.Owns() {
+	if !place.OwnsWorktree() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), clearPatience)
 	defer cancel()
-	if err := place.Clear(ctx); err != nil {
+	if err := place.RemoveIfUnchanged(ctx); err != nil {
 		log.WarnContext(ctx, "the worktree of a run that has ended stays", "error", err)
 	}
 }

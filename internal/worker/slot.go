@@ -75,7 +75,7 @@ func (w *Worker) attempt(working context.Context, l *line, hint dispatch.Hint, i
 	defer cancel()
 	claim := w.claimOfAny()
 	claim.SessionId, claim.TaskId, claim.Epoch = hint.Session.String(), hint.Task.String(), hint.Epoch
-	a, journal, err := l.claim(ctx, cancel, claim, w.held.Begins(transcript.Of{Session: hint.Session, Task: hint.Task}))
+	a, journal, err := l.claim(ctx, cancel, claim, w.held.Get(transcript.Key{Session: hint.Session, Task: hint.Task}))
 	var refused *refusal
 	switch {
 	case errors.As(err, &refused) && refused.cause == pb.RefusedCause_REFUSED_CAUSE_PROTOCOL:
@@ -127,7 +127,7 @@ func (w *Worker) forward(working, ctx context.Context, l *line, a *assignment, j
 	log := w.about(task.GetSessionId(), task.GetId(), task.GetEpoch())
 	w.busy.Add(1)
 	defer w.busy.Add(-1)
-	ctx = telemetry.WithParent(ctx, a.GetTraceParent())
+	ctx = telemetry.WithTraceParent(ctx, a.GetTraceParent())
 	outcome := w.carry(working, ctx, log, a, journal)
 	if outcome == loop.Lost {
 		log.InfoContext(ctx, "the attempt is lost")
@@ -159,7 +159,7 @@ func (w *Worker) carry(working, ctx context.Context, log *slog.Logger, a *assign
 	if err != nil {
 		return w.refuse(ctx, log, j, err)
 	}
-	if !place.Owns() { // or it is tidied up first
+	if !place.OwnsWorktree() { // or it is tidied up first
 		j.offers = func() (*pb.Takes, []tree.Message) { return w.offers(run.Session, a.GetTask().GetParentId()) }
 	}
 	claimed := run.Transcript // Do adds to it
@@ -171,7 +171,7 @@ func (w *Worker) carry(working, ctx context.Context, log *slog.Logger, a *assign
 	case loop.Ended:
 		tidy(ctx, log, place)
 	case loop.Parked:
-		w.held.Keep(transcript.Of{Session: run.Session, Task: run.Task}, claimed)
+		w.held.Put(transcript.Key{Session: run.Session, Task: run.Task}, claimed)
 	}
 	return outcome
 }
@@ -220,7 +220,7 @@ func (w *Worker) prepare(ctx context.Context, a *assignment, j *journal, place *
 		MaxPart: int(a.GetMaxPartBytes()), NoBackground: a.GetNoBackground(), TakesCommands: a.GetTakesCommands(), Release: j.line.releases(),
 		Authority: policy.Authority(a.GetAuthority()), Source: a.GetSource(),
 		Model: w.Model, Tools: tools.first, Deferred: tools.deferred, Workspace: place.Workspace, Journal: j, Secrets: w.Secrets, Now: w.Now, Observe: w.Observe,
-		Leaves: place.Kept, TakesLeft: a.GetTakesLeft(),
+		Leaves: place.ChangesNote, TakesLeft: a.GetTakesLeft(),
 		Logger: later(w.Logger, func() []any {
 			return []any{"session_id", session, "task_id", id, "run", task.GetRun(), "epoch", task.GetEpoch()}
 		}),

@@ -106,9 +106,9 @@ type Worker struct {
 	bus          atomic.Pointer[dispatch.Bus]
 	finished     *finished
 	definitions  definitions
-	held         *transcript.Held // of runs that have parked here
-	carrying     sync.WaitGroup   // of commands that are tasks
-	busy         atomic.Int64     // slots that have a run
+	held         *transcript.Cache // of runs that have parked here
+	carrying     sync.WaitGroup    // of commands that are tasks
+	busy         atomic.Int64      // slots that have a run
 	hello        *pb.Hello
 	draining     chan struct{} // closed when no run is taken any more
 	drain        sync.Once
@@ -142,7 +142,7 @@ func New(c Config) (*Worker, error) {
 		replicas: newReplicas(),
 		reach:    reach{tell: c.Reached},
 		finished: newFinished(),
-		held:     transcript.NewHeld(),
+		held:     transcript.NewCache(),
 		draining: make(chan struct{}),
 		hello: &pb.Hello{
 			WorkerId: c.ID, Pool: c.Pool, Slots: int32(c.Slots), Version: c.Version, StartTime: timestamppb.New(c.Now()),

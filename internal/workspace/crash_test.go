@@ -101,7 +101,7 @@ func TestForgotten(t *testing.T) {
 	place, leave := w.grow("1", id)
 	write(t, filepath.Join(place.Dir(), "work"), "mine")
 	must(t, os.RemoveAll(filepath.Join(w.dir, ".git/worktrees", id.String())))
-	if got := place.Kept(t.Context()); !strings.Contains(got, "has forgotten the worktree") {
+	if got := place.ChangesNote(t.Context()); !strings.Contains(got, "has forgotten the worktree") {
 		t.Errorf("it tells %q", got)
 	}
 	leave()
@@ -131,7 +131,7 @@ func TestCleaned(t *testing.T) {
 		}
 		return nil
 	}))
-	if got := place.Kept(t.Context()); !strings.Contains(got, "not committed") {
+	if got := place.ChangesNote(t.Context()); !strings.Contains(got, "not committed") {
 		t.Errorf("it tells %q", got)
 	}
 	leave()
@@ -198,10 +198,10 @@ func TestTheEndOfARunWaitsForNoLockForEver(t *testing.T) {
 	must(t, lock(t.Context(), file))
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		if got := place.Kept(t.Context()); !strings.Contains(got, "could not be looked at") {
+		if got := place.ChangesNote(t.Context()); !strings.Contains(got, "could not be looked at") {
 			t.Errorf("it tells %q", got)
 		}
-		if waited := time.Since(began); waited != keptPatience {
+		if waited := time.Since(began); waited != changesLockTimeout {
 			t.Errorf("it has waited for %v", waited)
 		}
 	})

@@ -16,62 +16,61 @@ import (
 )
 
 const (
-	gitPatience = 5 * time.Minute
-	gitOutput   = 64 << 10 // bytes that are kept of what it says
+	gitTimeout   = 5 * time.Minute
+	maxGitOutput = 64 << 10 // maximum output that is kept, in bytes
 )
 
-// git runs git on directories that agents can write to. What is in them may name
-// programs to run: hooks, filters, monitors, helpers of transports. None of them runs.
+// git runs git on directories that agents can write to. Files there may name programs to run:
+// hooks, filters, monitors, transport helpers. None of them is run.
 type git struct{ sandbox *sandbox.Sandbox }
 
-// gitCall is one run of git. If there is a symbolic link on the path of a directory
-// that it may change, it does not run.
+// gitCall is one invocation of git. It fails if the path of a directory that git may write to
+// contains a symbolic link.
 type gitCall struct {
-	in       string   // the directory that it may change
-	gitDir   string   // never looked for
-	env      []string // beside what all have
-	writable []string // further directories that it may change
+	in       string   // working directory, which git may write to
+	gitDir   string   // explicit, so git never searches for it
+	env      []string // in addition to isolatedEnv
+	writable []string // further writable directories
 	args     []string
-	out      io.Writer // gets what it says; nil: it is given back
+	out      io.Writer // gets the output; nil: run returns it
 }
 
-// off switches off what a repository can have git run, as far as it can be named; what
-// has names of its own, as filters have, is left out by not reading the repository's
-// configuration at all: see repository.apart.
-var off = []string{
+// disabledConfig turns off the settings that make git run programs, as far as their names are
+// known. Settings with arbitrary names, such as filters, are avoided by not reading the
+// repository's configuration at all: see repository.runIsolated.
+var disabledConfig = []string{
 	"core.hooksPath=/dev/null", "core.fsmonitor=false", "core.attributesFile=/dev/null", "core.excludesFile=/dev/null",
 	"protocol.allow=never", "submodule.recurse=false", "gc.auto=0", "maintenance.auto=false",
-	"safe.directory=*", // whose files they are says nothing: nothing that they name is run
+	"safe.directory=*", // the owner does not matter, because nothing that the repository names is run
 }
 
-// alone keeps out the configuration of the machine and the user, and all transports.
-var alone = []string{
+// isolatedEnv excludes the configuration of the system and of the user, and all transports.
+var isolatedEnv = []string{
 	"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_ATTR_NOSYSTEM=1", "HOME=/nonexistent", "XDG_CONFIG_HOME=/nonexistent",
 	"GIT_ALLOW_PROTOCOL=none", "GIT_NO_LAZY_FETCH=1", "GIT_TERMINAL_PROMPT=0", "GIT_ASKPASS=/bin/false", "GIT_OPTIONAL_LOCKS=0",
 	"GIT_COMMITTER_NAME=coppice", "GIT_COMMITTER_EMAIL=coppice@localhost", "LC_ALL=C",
 }
 
-// run gives what git has said, without the line's end. The error says what it has
-// complained of.
+// run returns the output without the final newline. The error contains git's error output.
 func (g git) run(ctx context.Context, c gitCall) (string, error) {
 	program, err := exec.LookPath("git")
 	if err != nil {
 		return "", errors.New("there is no git on this worker")
 	}
-	ctx, cancel := context.WithTimeout(ctx, gitPatience)
+	ctx, cancel := context.WithTimeout(ctx, gitTimeout)
 	defer cancel()
 	argv := []string{program, "--git-dir=" + c.gitDir}
-	for _, setting := range off {
+	for _, setting := range disabledConfig {
 		argv = append(argv, "-c", setting)
 	}
-	var said, complaint opening
+	var said, complaint cappedBuffer
 	var out io.Writer = &said
 	if c.out != nil {
 		out = c.out
 	}
 	process, err := g.sandbox.Start(ctx, sandbox.Command{
 		Argv: append(argv, c.args...), Dir: c.in, Writable: c.writable,
-		Env: append(append([]string{}, alone...), c.env...), Stdout: out, Stderr: &complaint,
+		Env: append(append([]string{}, isolatedEnv...), c.env...), Stdout: out, Stderr: &complaint,
 	})
 	if err != nil {
 		return "", fmt.Errorf("git: %w", err)
@@ -86,17 +85,17 @@ func (g git) run(ctx context.Context, c gitCall) (string, error) {
 	return strings.TrimSuffix(said.buf.String(), "\n"), nil
 }
 
-// opening keeps the start of what is written to it.
-type opening struct{ buf bytes.Buffer }
+// cappedBuffer keeps the start of what is written.
+type cappedBuffer struct{ buf bytes.Buffer }
 
 // Write never fails.
-func (e *opening) Write(p []byte) (int, error) {
-	e.buf.Write(p[:min(len(p), max(0, gitOutput-e.buf.Len()))])
+func (e *cappedBuffer) Write(p []byte) (int, error) {
+	e.buf.Write(p[:min(len(p), max(0, maxGitOutput-e.buf.Len()))])
 	return len(p), nil
 }
 
-// line is a text of others on one line, fit to be shown.
-func (e *opening) line() string {
+// line returns the text on one line, without control characters and truncated.
+func (e *cappedBuffer) line() string {
 	const limit = 500
 	text := strings.ToValidUTF8(e.buf.String(), "\uFFFD")
 	text = strings.Map(func(r rune) rune {

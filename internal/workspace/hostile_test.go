@@ -214,7 +214,7 @@ func TestCommandsAreNotLedOut(t *testing.T) {
 			if got := w.bash(place.Workspace, script); !strings.Contains(got, "symbolic link") || strings.Contains(got, "outside") {
 				t.Errorf("the command says %q", got)
 			}
-			if said, err := repo.apart(t.Context(), chain[0], head, "read-tree", "-u", "--reset", head); err == nil {
+			if said, err := repo.runIsolated(t.Context(), chain[0], head, "read-tree", "-u", "--reset", head); err == nil {
 				t.Errorf("git says %q", said)
 			}
 			if after := everything(t, away.dir); after != before {
@@ -233,7 +233,7 @@ func TestLinkedWorkspace(t *testing.T) {
 	linked := &wood{t: t, dir: link, Places: places(t, Config{Dir: link}), session: w.session}
 	id := newTask()
 	place, leave := linked.grow("1", id)
-	if got := linked.bash(place.Workspace, "git status --porcelain --branch"); got != "## "+branches+id.String() {
+	if got := linked.bash(place.Workspace, "git status --porcelain --branch"); got != "## "+branchPrefix+id.String() {
 		t.Errorf("in a worktree: %q", got)
 	}
 	linked.end(place, leave)
@@ -260,7 +260,7 @@ func TestNoPlaceForWorktrees(t *testing.T) {
 			must(t, os.MkdirAll(filepath.Dir(at), 0o700))
 			must(t, put(at))
 			kept := make(chan string, 1)
-			go func() { kept <- place.Kept(t.Context()) }()
+			go func() { kept <- place.ChangesNote(t.Context()) }()
 			select {
 			case got := <-kept:
 				if !strings.Contains(got, "could not be looked at") {
@@ -296,8 +296,8 @@ func TestPipeForFile(t *testing.T) {
 			must(t, err)
 			ended := make(chan error, 1)
 			go func() {
-				place.Kept(t.Context())
-				ended <- place.Clear(t.Context())
+				place.ChangesNote(t.Context())
+				ended <- place.RemoveIfUnchanged(t.Context())
 			}()
 			select {
 			case err := <-ended:

@@ -9,13 +9,12 @@ import (
 	"time"
 )
 
-// lockEvery is how often a lock that somebody has is asked for.
-const lockEvery = 20 * time.Millisecond
+// lockRetry is the interval between attempts to take a lock.
+const lockRetry = 20 * time.Millisecond
 
-// lock takes the lock that a file stands for, among processes and machines that share
-// the file system. It waits as long as ctx lives: whoever has it may be laying out the
-// files of many worktrees. Closing the file lets go of it, and so does the end of the
-// process.
+// lock takes a file lock, which excludes processes and machines that share the file system. It
+// waits until ctx ends, because the holder may be checking out many worktrees. Closing the file
+// releases the lock, and so does the end of the process.
 func lock(ctx context.Context, file *os.File) error {
 	for {
 		err := flock(file, syscall.LOCK_EX)
@@ -26,15 +25,15 @@ func lock(ctx context.Context, file *os.File) error {
 			return fmt.Errorf("taking the lock %s: %w", file.Name(), err)
 		}
 		select {
-		case <-time.After(lockEvery):
+		case <-time.After(lockRetry):
 		case <-ctx.Done():
 			return fmt.Errorf("somebody else has the lock %s: %w", file.Name(), ctx.Err())
 		}
 	}
 }
 
-// flock takes or changes a lock without waiting; it is EWOULDBLOCK if others are in the
-// way.
+// flock takes or changes a lock without waiting. It returns EWOULDBLOCK if another process
+// prevents that.
 func flock(file *os.File, how int) error {
 	for {
 		err := syscall.Flock(int(file.Fd()), how|syscall.LOCK_NB)
@@ -44,11 +43,11 @@ func flock(file *os.File, how int) error {
 	}
 }
 
-// used reports whether others share the lock that a file holds. The repository is locked:
-// nobody else comes, or asks the same.
-func used(file *os.File) (bool, error) {
+// isShared reports whether others hold the shared lock of a file. The caller must hold the
+// repository lock, so that no one joins or calls this concurrently.
+func isShared(file *os.File) (bool, error) {
 	err := flock(file, syscall.LOCK_EX)
-	if again := flock(file, syscall.LOCK_SH); again != nil { // what could not be changed may be lost
+	if again := flock(file, syscall.LOCK_SH); again != nil { // after a failed change the lock may be lost
 		return true, fmt.Errorf("sharing the lock %s: %w", file.Name(), again)
 	}
 	if err != nil && !errors.Is(err, syscall.EWOULDBLOCK) {

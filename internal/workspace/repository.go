@@ -17,26 +17,26 @@ import (
 	"github.com/coppice-run/coppice/internal/tool"
 )
 
-// gitDir is the repository of a session's directory, below it.
+// gitDir is the repository of a session's directory, relative to it.
 const gitDir = ".git"
 
-// lockName is the file of a repository's lock. It is in no working tree: git would remove
-// it there with all that it takes no notice of. Nor is its name one of git's own locks,
-// which people remove.
+// lockName is the lock file of a repository. It is not in a working tree, where git would
+// remove it together with untracked files. Its name differs from git's own locks, because
+// people remove those.
 const lockName = gitDir + "/coppice-lock"
 
-// branches is what the names of the branches of worktrees begin with.
-const branches = "coppice/"
+// branchPrefix is the prefix of the branches of worktrees.
+const branchPrefix = "coppice/"
 
-// fixed are the parts of a repository that git writes to or reads by their names. A
-// link there would lead it elsewhere.
-var fixed = []string{
+// repositoryPaths are the paths in a repository that git reads or writes by name. A link there
+// would redirect git.
+var repositoryPaths = []string{
 	"", "HEAD", "config", "config.worktree", "objects", "objects/info", "objects/pack", "refs", "refs/heads", "refs/heads/coppice", "packed-refs",
 	"worktrees", "logs", "logs/HEAD", "logs/refs", "logs/refs/heads", "logs/refs/heads/coppice", "info", "info/attributes", "info/exclude",
 }
 
-// repository is that of a session's directory, locked. All worktrees of the session
-// belong to it, also those below others.
+// repository is the locked repository of a session's directory. All worktrees of the session
+// belong to it, including nested ones.
 type repository struct {
 	dir    string // absolute, without links
 	root   *os.Root
@@ -44,7 +44,8 @@ type repository struct {
 	unlock func() error
 }
 
-// openRepository takes the lock of a directory that has a repository of its own.
+// openRepository locks the repository of a directory. The directory must contain its own
+// repository.
 func openRepository(ctx context.Context, dir string, g git) (_ *repository, err error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -72,9 +73,9 @@ func openRepository(ctx context.Context, dir string, g git) (_ *repository, err 
 
 func (r *repository) close() error { return errors.Join(r.unlock(), r.root.Close()) }
 
-// check refuses what is no repository, or one that is not all in the directory.
+// check returns an error if there is no repository, or part of it is outside of the directory.
 func (r *repository) check() error {
-	for _, name := range fixed {
+	for _, name := range repositoryPaths {
 		info, err := r.root.Lstat(filepath.Join(gitDir, name))
 		switch {
 		case errors.Is(err, fs.ErrNotExist) && name == "":
@@ -91,23 +92,22 @@ func (r *repository) check() error {
 	return nil
 }
 
-// ownDir makes a directory that git takes no notice of. No part of its path may be a
-// link.
-func (r *repository) ownDir(dir string) error {
+// makeIgnoredDir creates a directory that git ignores. No part of its path may be a link.
+func (r *repository) makeIgnoredDir(dir string) error {
 	if err := tool.MakeDirs(r.root, dir, newDirMode); err != nil {
 		return fmt.Errorf("making %s: %w", dir, err)
 	}
-	if err := r.plain(dir); err != nil {
+	if err := r.checkPath(dir); err != nil {
 		return err
 	}
-	if ignore := filepath.Join(dir, ".gitignore"); !r.is(ignore) {
+	if ignore := filepath.Join(dir, ".gitignore"); !r.exists(ignore) {
 		return r.write(ignore, "*\n")
 	}
 	return nil
 }
 
-// plain refuses a directory whose path has links in it.
-func (r *repository) plain(dir string) error {
+// checkPath returns an error if the path of a directory contains a link.
+func (r *repository) checkPath(dir string) error {
 	for part := dir; part != "."; part = filepath.Dir(part) {
 		info, err := r.root.Lstat(part)
 		if err != nil {
@@ -120,8 +120,7 @@ func (r *repository) plain(dir string) error {
 	return nil
 }
 
-// write puts a small file in the place of what has the name. A crash leaves the one or
-// the other.
+// write replaces a small file atomically.
 func (r *repository) write(name, text string) error {
 	draft := filepath.Join(filepath.Dir(name), ".draft-"+rand.Text()) // others may do the same
 	file, err := tool.MakeFile(r.root, draft, 0o600)
@@ -138,7 +137,7 @@ func (r *repository) write(name, text string) error {
 	return nil
 }
 
-// lockFile opens a file that stands for a lock, and makes it if need be.
+// lockFile opens a lock file, and creates it if necessary.
 func (r *repository) lockFile(name string) (*os.File, error) {
 	file, err := tool.MakeFile(r.root, name, 0o600)
 	if errors.Is(err, fs.ErrExist) {
@@ -150,7 +149,7 @@ func (r *repository) lockFile(name string) (*os.File, error) {
 	return file, nil
 }
 
-// read reads the start of a small file, without white space around it. It never blocks,
+// read returns the start of a small file, without surrounding white space. It never blocks,
 // whatever an agent has put there.
 func (r *repository) read(name string) (string, error) {
 	file, err := r.root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
@@ -158,7 +157,7 @@ func (r *repository) read(name string) (string, error) {
 		return "", fmt.Errorf("reading %s: %w", name, err)
 	}
 	info, err := file.Stat()
-	if err == nil && !info.Mode().IsRegular() { // somebody may hold a pipe open and never write
+	if err == nil && !info.Mode().IsRegular() { // it may be a pipe without a writer
 		err = errors.New("not a file")
 	}
 	if err != nil {
@@ -171,7 +170,7 @@ func (r *repository) read(name string) (string, error) {
 	return strings.TrimSpace(string(text)), nil
 }
 
-// remove removes what has a name, with all below it; that there is nothing is fine.
+// remove removes a path recursively. A missing path is not an error.
 func (r *repository) remove(name string) error {
 	if err := sandbox.RemoveAll(r.root, name); err != nil {
 		return fmt.Errorf("removing %s: %w", name, err)
@@ -179,47 +178,47 @@ func (r *repository) remove(name string) error {
 	return nil
 }
 
-func (r *repository) is(name string) bool {
+func (r *repository) exists(name string) bool {
 	_, err := r.root.Lstat(name)
 	return err == nil
 }
 
 func (r *repository) path(name string) string { return filepath.Join(r.dir, name) }
 
-// ask runs git on the repository.
-func (r *repository) ask(ctx context.Context, args ...string) (string, error) {
+// runGit runs git on the repository.
+func (r *repository) runGit(ctx context.Context, args ...string) (string, error) {
 	return r.git.run(ctx, gitCall{in: r.dir, gitDir: r.path(gitDir), args: args})
 }
 
-// head gives the commit that a worktree is at; without one, that the session's
-// directory is at.
+// head returns the commit of the last worktree of a chain or, if the chain is empty, of the
+// session's directory.
 func (r *repository) head(ctx context.Context, chain []worktree) (string, error) {
 	name := "HEAD"
 	if len(chain) > 0 {
-		// Not by way of git, which would go where the files beside it lead.
+		// Git is not asked, because it would follow the files in the worktree.
 		text, err := r.read(filepath.Join(chain[len(chain)-1].admin(), "HEAD"))
 		if err != nil {
 			return "", err
 		}
 		name = strings.TrimPrefix(text, "ref: ")
 	}
-	commit, err := r.ask(ctx, "rev-parse", "--verify", "--quiet", "--end-of-options", name+"^{commit}")
+	commit, err := r.runGit(ctx, "rev-parse", "--verify", "--quiet", "--end-of-options", name+"^{commit}")
 	if err != nil {
 		return "", fmt.Errorf("the repository has no commit to start from: %w", err)
 	}
 	return commit, nil
 }
 
-// apart runs git on the files of a worktree with a git directory made for the call. It
-// has the objects and the index of the worktree, and nothing of the repository's
-// configuration, so no filter that an attribute names is anybody's program.
-func (r *repository) apart(ctx context.Context, w worktree, commit string, args ...string) (string, error) {
-	return r.apartTo(ctx, nil, w, commit, args...)
+// runIsolated runs git on the files of a worktree with a temporary git directory. That has the
+// objects and the index of the worktree, but not the repository's configuration. So no filter
+// that an attribute names can be a program.
+func (r *repository) runIsolated(ctx context.Context, w worktree, commit string, args ...string) (string, error) {
+	return r.runIsolatedTo(ctx, nil, w, commit, args...)
 }
 
-// apartTo is apart with what git says going to out, if that is not nil.
-func (r *repository) apartTo(ctx context.Context, out io.Writer, w worktree, commit string, args ...string) (_ string, err error) {
-	format, err := r.ask(ctx, "rev-parse", "--show-object-format")
+// runIsolatedTo is runIsolated with an optional writer for the output.
+func (r *repository) runIsolatedTo(ctx context.Context, out io.Writer, w worktree, commit string, args ...string) (_ string, err error) {
+	format, err := r.runGit(ctx, "rev-parse", "--show-object-format")
 	if err != nil {
 		return "", err
 	}
@@ -239,8 +238,8 @@ func (r *repository) apartTo(ctx context.Context, out io.Writer, w worktree, com
 	})
 }
 
-// makeGitDir makes a git directory that is at a commit and has nothing else. It is his who has
-// the worktree, since git may run as him.
+// makeGitDir creates a git directory that is at a commit and contains nothing else. The owner
+// of the worktree owns it, because git may run as that user.
 func (r *repository) makeGitDir(w worktree, commit, format string) (dir string, err error) {
 	made, err := os.MkdirTemp("", "coppice-git-")
 	if err != nil {
@@ -251,7 +250,7 @@ func (r *repository) makeGitDir(w worktree, commit, format string) (dir string, 
 			err = errors.Join(err, os.RemoveAll(made))
 		}
 	}()
-	if dir, err = filepath.EvalSymlinks(made); err != nil { // links lead to where the machine has such directories
+	if dir, err = filepath.EvalSymlinks(made); err != nil { // the temporary directory itself may be reached through links
 		return "", err
 	}
 	root, err := os.OpenRoot(dir)
@@ -278,7 +277,7 @@ func (r *repository) makeGitDir(w worktree, commit, format string) (dir string, 
 	return dir, err
 }
 
-// makeText makes a file with what is missing of its path.
+// makeText creates a file and its missing parent directories.
 func makeText(root *os.Root, name, text string) error {
 	if err := tool.MakeDirs(root, filepath.Dir(name), newDirMode); err != nil {
 		return err
@@ -291,18 +290,18 @@ func makeText(root *os.Root, name, text string) error {
 	return errors.Join(err, file.Close())
 }
 
-// state is what a worktree holds that its parent has not.
-type state struct {
+// changes is what a worktree has that its parent does not have.
+type changes struct {
 	commits    int
-	files      bool // that are not committed
-	submodules bool // that are not empty
-	below      bool // worktrees of its own
-	used       bool // others work there
+	files      bool // uncommitted files
+	submodules bool // submodules that are not empty
+	nested     bool // nested worktrees
+	inUse      bool // others work there
 }
 
-func (s state) empty() bool { return s == state{} }
+func (s changes) isEmpty() bool { return s == changes{} }
 
-func (s state) String() string {
+func (s changes) String() string {
 	var parts []string
 	if s.commits == 1 {
 		parts = append(parts, "1 commit")
@@ -315,10 +314,10 @@ func (s state) String() string {
 	if s.submodules {
 		parts = append(parts, "submodules with files")
 	}
-	if s.below {
+	if s.nested {
 		parts = append(parts, "worktrees of its own agents below it")
 	}
-	if s.used {
+	if s.inUse {
 		parts = append(parts, "agents or commands that still work there")
 	}
 	return strings.Join(parts, ", ")

@@ -12,22 +12,22 @@ import (
 	"syscall"
 )
 
-// hasSubmodules reports whether there is anything in submodules of a worktree: files where
-// the index has a submodule, or their repositories. Only what the worktree says of them is
-// read, so nothing that they name can run.
+// hasSubmodules reports whether submodules of a worktree have content: files at the path of a
+// submodule in the index, or repositories. It reads only the worktree's own data, so nothing
+// that a submodule names can run.
 func (r *repository) hasSubmodules(ctx context.Context, w worktree, head string) (bool, error) {
-	if r.is(filepath.Join(w.admin(), "modules")) {
+	if r.exists(filepath.Join(w.admin(), "modules")) {
 		return true, nil
 	}
-	links := &gitlinks{filled: func(name string) bool { return r.filled(filepath.Join(w.dir, name)) }}
-	if _, err := r.apartTo(ctx, links, w, head, "ls-files", "--stage", "-z"); err != nil {
+	links := &gitlinks{isNonEmpty: func(name string) bool { return r.isNonEmpty(filepath.Join(w.dir, name)) }}
+	if _, err := r.runIsolatedTo(ctx, links, w, head, "ls-files", "--stage", "-z"); err != nil {
 		return false, err
 	}
 	return links.found, nil
 }
 
-// filled reports whether there is anything but an empty directory.
-func (r *repository) filled(name string) bool {
+// isNonEmpty reports whether there is something other than an empty directory.
+func (r *repository) isNonEmpty(name string) bool {
 	dir, err := r.root.OpenFile(name, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return !errors.Is(err, fs.ErrNotExist)
@@ -37,18 +37,19 @@ func (r *repository) filled(name string) bool {
 	return !errors.Is(err, io.EOF)
 }
 
-// gitlinks reads a list of the index, however long it is, and looks whether one of the
-// submodules in it is filled.
+// gitlinks parses a list of index entries of any length, and checks whether one of its
+// submodules is not empty.
 type gitlinks struct {
-	filled func(name string) bool
-	found  bool
-	rest   []byte // the begun entry
+	isNonEmpty func(name string) bool
+	found      bool
+	rest       []byte // the incomplete entry
 }
 
-// maxEntry bounds what is held of an entry, in bytes: more than a path can be.
+// maxEntry bounds the buffered part of an entry, in bytes. It exceeds the maximum length of a
+// path.
 const maxEntry = 64 << 10
 
-// Write fails on what is no such list.
+// Write fails if the input is not such a list.
 func (l *gitlinks) Write(p []byte) (int, error) {
 	l.rest = append(l.rest, p...)
 	for !l.found {
@@ -58,7 +59,7 @@ func (l *gitlinks) Write(p []byte) (int, error) {
 		}
 		l.rest = rest
 		about, name, _ := bytes.Cut(entry, []byte{'\t'})
-		l.found = bytes.HasPrefix(about, []byte("160000 ")) && l.filled(string(name))
+		l.found = bytes.HasPrefix(about, []byte("160000 ")) && l.isNonEmpty(string(name))
 	}
 	if l.found {
 		l.rest = nil

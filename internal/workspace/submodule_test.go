@@ -120,7 +120,7 @@ func TestGitlinks(t *testing.T) {
 	list := "100644 " + id + " 0\ta\x00160000 " + id + " 0\tempty one\x00100644 " + id + " 0\t160000 \tb\x00160000 " + id + " 0\tfull\x00100644 " + id + " 0\tz\x00"
 	for size := 1; size <= len(list); size++ {
 		var asked []string
-		links := &gitlinks{filled: func(name string) bool {
+		links := &gitlinks{isNonEmpty: func(name string) bool {
 			asked = append(asked, name)
 			return name == "full"
 		}}

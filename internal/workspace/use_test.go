@@ -31,11 +31,11 @@ func TestUsedStays(t *testing.T) {
 			id := newTask()
 			own, leave := w.grow("1", id)
 			other := stay(t, w, own)
-			if other.Owns() || other.Dir() != own.Dir() {
-				t.Errorf("the other one works in %s, of its own: %t", other.Dir(), other.Owns())
+			if other.OwnsWorktree() || other.Dir() != own.Dir() {
+				t.Errorf("the other one works in %s, of its own: %t", other.Dir(), other.OwnsWorktree())
 			}
 			for range 2 { // looking takes nothing away
-				if got := own.Kept(t.Context()); !strings.HasSuffix(got, ": agents or commands that still work there]") {
+				if got := own.ChangesNote(t.Context()); !strings.HasSuffix(got, ": agents or commands that still work there]") {
 					t.Errorf("it tells %q", got)
 				}
 			}

@@ -1,10 +1,10 @@
-// Package workspace gives runs the directories that they work in: one for all
-// sessions, or one a session below a root, and in it a git worktree for each
-// sub-agent that wants one.
+// Package workspace provides the directories that runs work in: one for all sessions, or one
+// per session below a root. In that directory, each sub-agent that is configured for it gets a
+// git worktree.
 //
-// What there is, is in the directories alone. So workers that share them, one after
-// another or at once, find the same, and a worker that dies leaves nothing that
-// another can't go on from.
+// All state is in the directories. Workers that share them, one after another or at the same
+// time, see the same state, and a worker that dies leaves nothing that another one cannot
+// continue from.
 package workspace
 
 import (
@@ -23,33 +23,32 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// newDirMode is that of a session's directory.
+// newDirMode is the mode of new directories.
 const newDirMode = 0o700
 
-// Config says where the directories are: one of Dir and Root.
+// Config sets the directories. Exactly one of Dir and Root is required.
 type Config struct {
-	Dir     string           // in which all sessions work
-	Root    string           // below which each session has a directory
-	Sandbox *sandbox.Sandbox // for git
+	Dir     string           // directory of all sessions
+	Root    string           // parent of the sessions' directories
+	Sandbox *sandbox.Sandbox // runs git
 }
 
-// Places are the directories that the runs of a worker work in. They are safe for use
-// by many goroutines at once.
+// Places manages the directories of the runs of a worker. It is safe for concurrent use.
 type Places struct {
 	Config
 	mu   sync.Mutex
-	open map[string]*shared // by their path; what was replaced on the disk is not in it
+	open map[string]*shared // by path; without directories that were replaced on disk
 }
 
-// shared is a directory that some runs work in: their changes to a file come one
-// after another because they have the same Workspace.
+// shared is an open directory with its users. They share one Workspace, which serialises their
+// changes to a file.
 type shared struct {
 	*tool.Workspace
 	users int
-	lock  *os.File // of a worktree: says that it is used; or nil
+	lock  *os.File // of a worktree: shows that it is in use; nil otherwise
 }
 
-// New checks that the directory is there.
+// New checks that the directory exists.
 func New(c Config) (*Places, error) {
 	if (c.Dir == "") == (c.Root == "") {
 		return nil, errors.New("workspaces: need either one directory for all sessions or a root for one each")
@@ -70,33 +69,33 @@ func New(c Config) (*Places, error) {
 	return &Places{Config: c, open: map[string]*shared{}}, nil
 }
 
-// Run says what is to be known of a run to find its place.
+// Run identifies a run and the directory that it works in.
 type Run struct {
 	Session   tree.SessionID
-	Name      string // of the directory that the session shares with others; empty: it has its own
+	Name      string // of a directory shared between sessions; empty: the session has its own
 	Task      tree.TaskID
-	Attempt   string        // no other attempt of the task has it
-	Worktrees []tree.TaskID // in whose worktrees it works, each below the one before
+	Attempt   string        // unique among the attempts of the task
+	Worktrees []tree.TaskID // tasks of the nested worktrees, outermost first; it works in the last one
 }
 
-// Place is where a run works.
+// Place is the directory of a run.
 type Place struct {
 	*tool.Workspace
 	places *Places
-	here   *shared
-	base   *shared    // the session's directory, if the run works below it; or nil
-	own    []worktree // the last of which is the worktree of the run's task; empty: it has none
+	dir    *shared
+	base   *shared    // the session's directory, if the run works in a worktree below it
+	own    []worktree // the chain that ends with the worktree of the run's task; empty: it has none
 	owner  string
 }
 
-// Enter gives a run its place, and makes what is missing of it. The caller leaves it.
+// Enter returns the place of a run, and creates what is missing. The caller must call Leave.
 func (p *Places) Enter(ctx context.Context, r Run) (*Place, error) {
 	base, err := p.enterSession(r)
 	if err != nil {
 		return nil, err
 	}
 	if len(r.Worktrees) == 0 {
-		return &Place{Workspace: base.Workspace, places: p, here: base}, nil
+		return &Place{Workspace: base.Workspace, places: p, dir: base}, nil
 	}
 	place := &Place{places: p, base: base}
 	chain := worktrees(r.Worktrees)
@@ -107,20 +106,20 @@ func (p *Places) Enter(ctx context.Context, r Run) (*Place, error) {
 		if err := repo.ensure(ctx, chain, place.owner); err != nil {
 			return err
 		}
-		place.here, err = p.enterWorktree(base, repo, chain[len(chain)-1])
+		place.dir, err = p.enterWorktree(base, repo, chain[len(chain)-1])
 		return err
 	})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("a git worktree for the agent: %w", err), p.leave(base))
 	}
-	place.Workspace = place.here.Workspace
+	place.Workspace = place.dir.Workspace
 	return place, nil
 }
 
-// enterWorktree gives a worktree that is there. It is used from then on.
+// enterWorktree opens an existing worktree and marks it as in use.
 func (p *Places) enterWorktree(base *shared, repo *repository, w worktree) (*shared, error) {
 	return p.enter(filepath.Join(base.Resolved(), w.dir), func() (*shared, error) {
-		lock, err := repo.use(w)
+		lock, err := repo.markInUse(w)
 		if err != nil {
 			return nil, err
 		}
@@ -132,7 +131,7 @@ func (p *Places) enterWorktree(base *shared, repo *repository, w worktree) (*sha
 	})
 }
 
-// enterSession gives the directory of a session.
+// enterSession opens the directory of a session.
 func (p *Places) enterSession(r Run) (*shared, error) {
 	if p.Dir != "" {
 		if r.Name != "" {
@@ -164,8 +163,8 @@ func open(dir string) (*shared, error) {
 	return &shared{Workspace: w}, nil
 }
 
-// enter counts a run in, and opens the directory for the first, or if another one has
-// taken its place.
+// enter adds a user to a directory. It opens the directory for the first user, or if another
+// directory has replaced it.
 func (p *Places) enter(dir string, open func() (*shared, error)) (*shared, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -181,7 +180,7 @@ func (p *Places) enter(dir string, open func() (*shared, error)) (*shared, error
 	return s, nil
 }
 
-// leave counts a run out; the last closes the directory.
+// leave removes a user from a directory. The last one closes it.
 func (p *Places) leave(s *shared) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -196,89 +195,89 @@ func (p *Places) leave(s *shared) error {
 	return err
 }
 
-// used reports whether others work where a run does. The repository is locked.
-func (p *Places) used(s *shared) (bool, error) {
+// isInUse reports whether others work in the directory. The repository lock must be held.
+func (p *Places) isInUse(s *shared) (bool, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if s.users > 1 {
 		return true, nil
 	}
-	return used(s.lock)
+	return isShared(s.lock)
 }
 
-// Leave gives the place back.
+// Leave releases the place.
 func (p *Place) Leave() error {
-	err := p.places.leave(p.here)
+	err := p.places.leave(p.dir)
 	if p.base != nil {
 		err = errors.Join(err, p.places.leave(p.base))
 	}
 	return err
 }
 
-// Share gives the place to what outlives the run, which has not left. It owns nothing, and
-// is left as well.
+// Share returns the place for a user that outlives the run. Call it before Leave. The result
+// owns no worktree, and needs a Leave of its own.
 func (p *Place) Share() *Place {
 	p.places.mu.Lock()
 	defer p.places.mu.Unlock()
-	p.here.users++
+	p.dir.users++
 	if p.base != nil {
 		p.base.users++
 	}
-	return &Place{Workspace: p.Workspace, places: p.places, here: p.here, base: p.base}
+	return &Place{Workspace: p.Workspace, places: p.places, dir: p.dir, base: p.base}
 }
 
-// Owns reports whether the run has a worktree of its own.
-func (p *Place) Owns() bool { return len(p.own) > 0 }
+// OwnsWorktree reports whether the run has its own worktree.
+func (p *Place) OwnsWorktree() bool { return len(p.own) > 0 }
 
-// keptPatience is how long the end of a run waits for a lock that somebody has: an agent may
-// have it for good.
-const keptPatience = time.Minute
+// changesLockTimeout bounds how long the end of a run waits for the repository lock, because an
+// agent could hold it for ever.
+const changesLockTimeout = time.Minute
 
-// Kept says what the run's own worktree holds that its parent has not, for whoever
-// reads the result of the run; empty if there is nothing, or no such worktree.
-func (p *Place) Kept(ctx context.Context) string {
-	if !p.Owns() {
+// ChangesNote describes what the run's worktree has that its parent does not have, for the
+// reader of the result. It is empty if there is nothing, or no such worktree.
+func (p *Place) ChangesNote(ctx context.Context) string {
+	if !p.OwnsWorktree() {
 		return ""
 	}
 	own := p.own[len(p.own)-1]
-	var left state
-	waiting, cancel := context.WithTimeout(ctx, keptPatience)
+	var left changes
+	waiting, cancel := context.WithTimeout(ctx, changesLockTimeout)
 	defer cancel()
 	err := p.places.inRepository(waiting, p.base.Resolved(), func(repo *repository) (err error) {
-		left, err = p.look(ctx, repo)
+		left, err = p.changes(ctx, repo)
 		return err
 	})
 	if err != nil {
 		return fmt.Sprintf("[worktree %s, branch %s: what was changed there is kept; it could not be looked at: %v]", own.path(), own.branch(), err)
 	}
-	if left.empty() {
+	if left.isEmpty() {
 		return ""
 	}
 	return fmt.Sprintf("[worktree %s, branch %s: %s]", own.path(), own.branch(), left)
 }
 
-// look says what the run's own worktree holds that its parent has not.
-func (p *Place) look(ctx context.Context, repo *repository) (state, error) {
-	if !repo.is(p.own[len(p.own)-1].dir) {
-		return state{}, nil // it was removed
+// changes returns what the run's worktree has that its parent does not have.
+func (p *Place) changes(ctx context.Context, repo *repository) (changes, error) {
+	if !repo.exists(p.own[len(p.own)-1].dir) {
+		return changes{}, nil // it was removed
 	}
-	left, err := repo.look(ctx, p.own)
+	left, err := repo.changesOf(ctx, p.own)
 	if err != nil {
-		return state{}, err
+		return changes{}, err
 	}
-	left.used, err = p.places.used(p.here)
+	left.inUse, err = p.places.isInUse(p.dir)
 	return left, err
 }
 
-// Clear removes the run's own worktree if it holds nothing that its parent has not,
-// nobody else works in it, and nobody has entered it since as its owner. The run has
-// ended, and has not left.
-func (p *Place) Clear(ctx context.Context) error {
-	if !p.Owns() {
+// RemoveIfUnchanged removes the run's worktree under three conditions: it has nothing that its
+// parent does not have, no one else works in it, and no other owner has entered it since. Call
+// it after the run has ended and before Leave.
+func (p *Place) RemoveIfUnchanged(ctx context.Context) error {
+	if !p.OwnsWorktree() {
 		return nil
 	}
 	err := p.places.inRepository(ctx, p.base.Resolved(), func(repo *repository) error {
-		return repo.clear(ctx, p.own[len(p.own)-1], p.owner, func() (state, error) { return p.look(ctx, repo) })
+		return repo.removeIfEmpty(ctx, p.own[len(p.own)-1], p.owner, func() (changes, error) { return p.changes(ctx, repo) })
 	})
 	if err != nil {
 		return fmt.Errorf("removing a worktree: %w", err)
@@ -286,8 +285,8 @@ func (p *Place) Clear(ctx context.Context) error {
 	return nil
 }
 
-// inRepository does something with the repository of a session's directory. Its lock is
-// waited for as long as the context lives.
+// inRepository calls do with the locked repository of a session's directory. waiting bounds the
+// wait for the lock.
 func (p *Places) inRepository(waiting context.Context, dir string, do func(*repository) error) (err error) {
 	repo, err := openRepository(waiting, dir, git{p.Sandbox})
 	if err != nil {

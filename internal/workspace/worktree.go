@@ -14,16 +14,16 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// worktree is the git worktree of a task. That it is all there says a mark, which is made
-// last and removed first. It is with the repository, where git does not remove it with
-// all that it takes no notice of.
+// worktree is the git worktree of a task. A marker file says that it is complete. The marker is
+// created last and removed first. It is in the repository, because git could remove it from the
+// worktree together with untracked files.
 type worktree struct {
 	id     tree.TaskID
-	parent string // the directory of the workspace that it is a worktree of
-	dir    string // its own; both from the session's directory
+	parent string // directory that it is a worktree of
+	dir    string // its directory; both are relative to the session's directory
 }
 
-// worktrees gives the worktrees of tasks, each below the one before.
+// worktrees returns the worktrees of tasks. Each is nested in the one before.
 func worktrees(ids []tree.TaskID) []worktree {
 	chain := make([]worktree, len(ids))
 	parent := "."
@@ -34,50 +34,52 @@ func worktrees(ids []tree.TaskID) []worktree {
 	return chain
 }
 
-func (w worktree) branch() string { return branches + w.id.String() }
+func (w worktree) branch() string { return branchPrefix + w.id.String() }
 
-// path is where its parent finds it.
+// path returns the path relative to the parent.
 func (w worktree) path() string { return tool.WorktreesDir + "/" + w.id.String() }
 
-// admin is the directory in the repository that belongs to it.
+// admin returns the worktree's directory in the repository.
 func (w worktree) admin() string { return filepath.Join(gitDir, "worktrees", w.id.String()) }
 
-func (w worktree) mark() string { return filepath.Join(w.admin(), "coppice-ready") }
+func (w worktree) readyMark() string { return filepath.Join(w.admin(), "coppice-ready") }
 
-// index is written when all files are laid out, and removed before the first of them.
+// index returns the index file. It is written when all files are checked out, and removed
+// before the first of them.
 func (w worktree) index() string { return filepath.Join(w.admin(), "index") }
 
-// locked is git's: it does not take a worktree for gone that has it, where its directory is not
-// seen. Commands in one worktree do not see the others.
-func (w worktree) locked() string { return filepath.Join(w.admin(), "locked") }
+// gitLock returns git's own lock file of the worktree. It keeps git from pruning the worktree
+// where its directory is not visible: commands in one worktree do not see the others.
+func (w worktree) gitLock() string { return filepath.Join(w.admin(), "locked") }
 
-// lockedFor is what git says when somebody wants to remove a worktree.
-const lockedFor = "a sub-agent works here, or may be resumed"
+// gitLockReason is what git reports to a user who tries to remove a worktree.
+const gitLockReason = "a sub-agent works here, or may be resumed"
 
-// users is the file whose lock all share that work there.
-func (w worktree) users() string { return filepath.Join(w.admin(), "coppice-users") }
+// usersLock returns the file on which all users of the worktree hold a shared lock.
+func (w worktree) usersLock() string { return filepath.Join(w.admin(), "coppice-users") }
 
-func (w worktree) forgotten() error {
+func (w worktree) forgottenError() error {
 	return fmt.Errorf("the repository has forgotten the worktree %s; save what is wanted of it and remove it", w.dir)
 }
 
-// olderMark ends the name of the mark beside a worktree, where workers of the release before
-// look for it: they take a worktree without for one that was cut off, and remove it.
-const olderMark = ".ready"
+// legacyMark is the suffix of a second marker beside the worktree. Workers of the previous
+// release look for it there. Without it they would take the worktree for incomplete, and remove
+// it.
+const legacyMark = ".ready"
 
-// ready marks a worktree.
-func (r *repository) ready(w worktree, text string) error {
-	if err := r.write(w.locked(), lockedFor+"\n"); err != nil { // older workers have not
+// markReady creates the markers of a worktree.
+func (r *repository) markReady(w worktree, text string) error {
+	if err := r.write(w.gitLock(), gitLockReason+"\n"); err != nil { // older workers have not written it
 		return err
 	}
-	if err := r.write(w.dir+olderMark, text); err != nil {
+	if err := r.write(w.dir+legacyMark, text); err != nil {
 		return err
 	}
-	return r.write(w.mark(), text)
+	return r.write(w.readyMark(), text)
 }
 
-// ensure makes what is missing of a chain of worktrees. The last is marked with its
-// owner, if there is one.
+// ensure creates the missing worktrees of a chain. It marks the last one with its owner, if
+// there is one.
 func (r *repository) ensure(ctx context.Context, chain []worktree, owner string) error {
 	for i := range chain {
 		if err := r.ensureOne(ctx, chain[:i+1]); err != nil {
@@ -87,23 +89,23 @@ func (r *repository) ensure(ctx context.Context, chain []worktree, owner string)
 	if owner == "" {
 		return nil
 	}
-	return r.ready(chain[len(chain)-1], owner+"\n")
+	return r.markReady(chain[len(chain)-1], owner+"\n")
 }
 
 func (r *repository) ensureOne(ctx context.Context, chain []worktree) error {
 	w := chain[len(chain)-1]
-	if err := r.ownDir(filepath.Dir(w.dir)); err != nil {
+	if err := r.makeIgnoredDir(filepath.Dir(w.dir)); err != nil {
 		return err
 	}
-	switch there := r.is(w.dir); {
-	case there && !r.is(w.admin()):
-		return w.forgotten()
-	case there && r.is(w.mark()):
-		return r.plain(w.dir)
-	case there && r.is(w.index()): // it was cut off before the mark, or an older worker has made it
-		return errors.Join(r.plain(w.dir), r.ready(w, "\n"))
+	switch there := r.exists(w.dir); {
+	case there && !r.exists(w.admin()):
+		return w.forgottenError()
+	case there && r.exists(w.readyMark()):
+		return r.checkPath(w.dir)
+	case there && r.exists(w.index()): // interrupted before the marker, or created by an older worker
+		return errors.Join(r.checkPath(w.dir), r.markReady(w, "\n"))
 	}
-	if err := r.discard(w); err != nil { // its files were never all laid out: nobody has worked there
+	if err := r.discard(w); err != nil { // its files were never all checked out, so nothing has worked there
 		return err
 	}
 	from, err := r.head(ctx, chain[:len(chain)-1])
@@ -113,34 +115,34 @@ func (r *repository) ensureOne(ctx context.Context, chain []worktree) error {
 	if err := r.add(ctx, w, from); err != nil {
 		return err
 	}
-	return r.ready(w, "\n")
+	return r.markReady(w, "\n")
 }
 
-// add makes a worktree on its branch. A branch that is there already is gone on with.
+// add creates a worktree on its branch. It continues on a branch that exists already.
 func (r *repository) add(ctx context.Context, w worktree, from string) error {
 	at := []string{"-b", w.branch(), r.path(w.dir), from}
-	if _, err := r.ask(ctx, "rev-parse", "--verify", "--quiet", "refs/heads/"+w.branch()); err == nil {
+	if _, err := r.runGit(ctx, "rev-parse", "--verify", "--quiet", "refs/heads/"+w.branch()); err == nil {
 		at = []string{r.path(w.dir), w.branch()}
 	} else if ctx.Err() != nil {
 		return err
 	}
-	// Files come after: git would run filters for them.
-	if _, err := r.ask(ctx, append([]string{"worktree", "add", "--quiet", "--no-checkout", "--lock"}, at...)...); err != nil {
+	// Files are checked out afterwards, because git would run filters for them here.
+	if _, err := r.runGit(ctx, append([]string{"worktree", "add", "--quiet", "--no-checkout", "--lock"}, at...)...); err != nil {
 		return err
 	}
 	head, err := r.head(ctx, []worktree{w})
 	if err != nil {
 		return err
 	}
-	_, err = r.apart(ctx, w, head, "read-tree", "-u", "--reset", head)
+	_, err = r.runIsolated(ctx, w, head, "read-tree", "-u", "--reset", head)
 	return err
 }
 
-// discard removes what is left of a worktree, and what would keep git from making it.
-// Its branch stays.
+// discard removes the remains of a worktree, and what would keep git from creating it. The
+// branch stays.
 func (r *repository) discard(w worktree) error {
 	branchLock := filepath.Join(gitDir, "refs", "heads", w.branch()+".lock")
-	for _, name := range []string{w.mark(), w.index(), w.dir, w.admin(), branchLock, w.dir + olderMark} {
+	for _, name := range []string{w.readyMark(), w.index(), w.dir, w.admin(), branchLock, w.dir + legacyMark} {
 		if err := r.remove(name); err != nil {
 			return err
 		}
@@ -148,65 +150,65 @@ func (r *repository) discard(w worktree) error {
 	return nil
 }
 
-// look says what the last worktree of a chain holds that its parent has not.
-func (r *repository) look(ctx context.Context, chain []worktree) (state, error) {
+// changesOf returns what the last worktree of a chain has that its parent does not have.
+func (r *repository) changesOf(ctx context.Context, chain []worktree) (changes, error) {
 	w := chain[len(chain)-1]
-	if !r.is(w.admin()) {
-		return state{}, w.forgotten()
+	if !r.exists(w.admin()) {
+		return changes{}, w.forgottenError()
 	}
-	if err := r.plain(w.dir); err != nil {
-		return state{}, err
+	if err := r.checkPath(w.dir); err != nil {
+		return changes{}, err
 	}
 	parent, err := r.head(ctx, chain[:len(chain)-1])
 	if err != nil {
-		return state{}, err
+		return changes{}, err
 	}
 	head, err := r.head(ctx, chain)
 	if err != nil {
-		return state{}, err
+		return changes{}, err
 	}
 	tips := []string{head}
-	if tip, err := r.tip(ctx, w); err == nil {
+	if tip, err := r.branchTip(ctx, w); err == nil {
 		tips = append(tips, tip)
 	}
-	counted, err := r.ask(ctx, append(append([]string{"rev-list", "--count"}, tips...), "--not", parent)...)
+	counted, err := r.runGit(ctx, append(append([]string{"rev-list", "--count"}, tips...), "--not", parent)...)
 	if err != nil {
-		return state{}, err
+		return changes{}, err
 	}
-	var s state
+	var s changes
 	if s.commits, err = strconv.Atoi(counted); err != nil {
-		return state{}, fmt.Errorf("counting commits: %w", err)
+		return changes{}, fmt.Errorf("counting commits: %w", err)
 	}
 	if s.files, err = r.isChanged(ctx, w, head); err != nil {
-		return state{}, err
+		return changes{}, err
 	}
 	if s.submodules, err = r.hasSubmodules(ctx, w, head); err != nil {
-		return state{}, err
+		return changes{}, err
 	}
-	s.below, err = r.hasBelow(w)
+	s.nested, err = r.hasNested(w)
 	return s, err
 }
 
-// isChanged reports whether files, or the commits of submodules, differ from the commit
-// that a worktree is at.
+// isChanged reports whether files, or the commits of submodules, differ from the commit of a
+// worktree.
 func (r *repository) isChanged(ctx context.Context, w worktree, head string) (bool, error) {
-	// Submodules are left out: git would go into them, and run what they name.
-	changed, err := r.apart(ctx, w, head, "status", "--porcelain", "--untracked-files=normal", "--ignore-submodules=all", "--no-renames")
+	// Submodules are excluded: git would enter them and run what they configure.
+	changed, err := r.runIsolated(ctx, w, head, "status", "--porcelain", "--untracked-files=normal", "--ignore-submodules=all", "--no-renames")
 	if err != nil || changed != "" {
 		return changed != "", err
 	}
-	// That is not so where only the index is looked at.
-	changed, err = r.apart(ctx, w, head, "diff-index", "--cached", "--name-only", "--ignore-submodules=none", "--no-renames", head)
+	// This does not apply when git looks only at the index.
+	changed, err = r.runIsolated(ctx, w, head, "diff-index", "--cached", "--name-only", "--ignore-submodules=none", "--no-renames", head)
 	return changed != "", err
 }
 
-func (r *repository) tip(ctx context.Context, w worktree) (string, error) {
-	return r.ask(ctx, "rev-parse", "--verify", "--quiet", "refs/heads/"+w.branch())
+func (r *repository) branchTip(ctx context.Context, w worktree) (string, error) {
+	return r.runGit(ctx, "rev-parse", "--verify", "--quiet", "refs/heads/"+w.branch())
 }
 
-// hasBelow reports whether there are worktrees of agents that work in a worktree. It
-// never blocks, whatever an agent has put there.
-func (r *repository) hasBelow(w worktree) (bool, error) {
+// hasNested reports whether the worktree contains worktrees of other agents. It never blocks,
+// whatever an agent has put there.
+func (r *repository) hasNested(w worktree) (bool, error) {
 	dir, err := r.root.OpenFile(filepath.Join(w.dir, tool.WorktreesDir), os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
@@ -223,37 +225,37 @@ func (r *repository) hasBelow(w worktree) (bool, error) {
 	return false, errors.Join(err, dir.Close())
 }
 
-// use says that somebody works in a worktree, until the file is closed or the process
-// ends.
-func (r *repository) use(w worktree) (*os.File, error) {
-	file, err := r.lockFile(w.users())
+// markInUse takes the shared lock of a worktree. It is held until the file is closed or the
+// process ends.
+func (r *repository) markInUse(w worktree) (*os.File, error) {
+	file, err := r.lockFile(w.usersLock())
 	if err != nil {
 		return nil, err
 	}
 	if err := flock(file, syscall.LOCK_SH); err != nil {
-		return nil, errors.Join(fmt.Errorf("sharing the lock %s: %w", w.users(), err), file.Close())
+		return nil, errors.Join(fmt.Errorf("sharing the lock %s: %w", w.usersLock(), err), file.Close())
 	}
 	return file, nil
 }
 
-// clear removes a worktree, with its branch, if its owner is the last that has entered
-// it, and it is empty.
-func (r *repository) clear(ctx context.Context, w worktree, owner string, look func() (state, error)) error {
-	if marked, err := r.read(w.mark()); err != nil || marked != owner {
-		return nil //nolint:nilerr // it was removed, or somebody else's
+// removeIfEmpty removes a worktree and its branch, if owner was the last to enter it and it has
+// no changes.
+func (r *repository) removeIfEmpty(ctx context.Context, w worktree, owner string, look func() (changes, error)) error {
+	if marked, err := r.read(w.readyMark()); err != nil || marked != owner {
+		return nil //nolint:nilerr // it was removed, or has another owner
 	}
 	left, err := look()
-	if err != nil || !left.empty() {
+	if err != nil || !left.isEmpty() {
 		return err
 	}
 	if err := r.discard(w); err != nil {
 		return err
 	}
-	tip, err := r.tip(ctx, w)
+	tip, err := r.branchTip(ctx, w)
 	if err != nil {
 		return nil //nolint:nilerr // it has no branch
 	}
-	// Not if it was moved meanwhile.
-	_, err = r.ask(ctx, "update-ref", "-d", "refs/heads/"+w.branch(), tip)
+	// This fails if the branch was moved meanwhile.
+	_, err = r.runGit(ctx, "update-ref", "-d", "refs/heads/"+w.branch(), tip)
 	return err
 }

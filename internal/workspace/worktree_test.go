@@ -58,8 +58,8 @@ func (w *wood) bash(in *tool.Workspace, line string) string {
 // end is the end of a run, as a worker sees to it.
 func (w *wood) end(p *Place, leave func()) string {
 	w.t.Helper()
-	kept := p.Kept(w.t.Context())
-	must(w.t, p.Clear(w.t.Context()))
+	kept := p.ChangesNote(w.t.Context())
+	must(w.t, p.RemoveIfUnchanged(w.t.Context()))
 	leave()
 	return kept
 }
@@ -222,10 +222,10 @@ func TestNested(t *testing.T) {
 		t.Errorf("it sees %q", got)
 	}
 	c, leaveC := enter(t, w.Places, w.run("1", plain, outer))
-	if c.Workspace != a.Workspace || c.Kept(t.Context()) != "" {
+	if c.Workspace != a.Workspace || c.ChangesNote(t.Context()) != "" {
 		t.Errorf("the plain one works in %s", c.Dir())
 	}
-	must(t, c.Clear(t.Context()))
+	must(t, c.RemoveIfUnchanged(t.Context()))
 	leaveC()
 	write(t, filepath.Join(b.Dir(), "inner"), "x")
 	if got := w.end(b, leaveB); !strings.HasPrefix(got, "[worktree .coppice/worktrees/"+inner.String()) {
@@ -269,10 +269,10 @@ func TestManyAtOnce(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			if kept := place.Kept(t.Context()); kept != "" {
+			if kept := place.ChangesNote(t.Context()); kept != "" {
 				t.Errorf("kept: %s", kept)
 			}
-			for _, err := range []error{place.Clear(t.Context()), place.Leave()} {
+			for _, err := range []error{place.RemoveIfUnchanged(t.Context()), place.Leave()} {
 				if err != nil {
 					t.Error(err)
 				}

@@ -1,5 +1,5 @@
-// Command own measures what only concerns Coppice: a line of JSON for each figure while
-// it goes on, and a Markdown table at the end.
+// Command own runs the measurements of Coppice alone. It writes a line of JSON for each figure
+// as it is measured, and a Markdown table at the end.
 package main
 
 import (
@@ -55,7 +55,7 @@ func run(ctx context.Context) error {
 	return errors.Join(err, own.Table(os.Stdout, figures), lab.Binaries.Remove())
 }
 
-// choose finds workloads by their names.
+// choose returns workloads by name.
 func choose(names string) ([]own.Workload, error) {
 	all := own.Workloads()
 	if names == "" {

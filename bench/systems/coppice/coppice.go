@@ -85,7 +85,7 @@ func (c *coppice) FanOut(ctx context.Context, n int) error {
 // Check implements system.Checked.
 func (c *coppice) Check(ctx context.Context) error {
 	// A parent answers twice: with its children, and when they have ended.
-	return c.installation.Holds(ctx, c.last, c.tasks, c.tasks+c.parents)
+	return c.installation.CheckCounts(ctx, c.last, c.tasks, c.tasks+c.parents)
 }
 
 // Independent implements system.System. Each task is the root of a session of its own; as many

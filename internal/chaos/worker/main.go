@@ -1,5 +1,4 @@
-// Command worker is the worker of a campaign: a worker like any other, with a
-// witness around it.
+// Command worker is the worker of a chaos campaign: a normal worker with a witness around it.
 package main
 
 import (

@@ -9,7 +9,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// Greeter is a server that greets, and one that can be killed.
+// Greeter returns a server with a greeting tool, and a tool that ends the server.
 func Greeter(greeting string) *mcp.Server {
 	server := mcp.NewServer(&mcp.Implementation{Name: "greeter"}, nil)
 	schema := json.RawMessage(`{"type":"object","properties":{"name":{"type":"string"}},"required":["name"]}`)

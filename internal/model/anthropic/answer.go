@@ -14,60 +14,60 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// answer is put together from the events of a stream.
-type answer struct {
-	begun  bool
-	model  string
-	parts  []*part
-	usage  tree.Usage
-	stop   tree.StopReason
-	excuse string // why the model declined
+// answerBuilder builds an answer from the events of a stream.
+type answerBuilder struct {
+	started     bool
+	model       string
+	parts       []*part
+	usage       tree.Usage
+	stop        tree.StopReason
+	refusalText string // the model's explanation of a refusal
 }
 
-// part is a block being written.
+// part is a content block that is being received.
 type part struct {
 	kind      string
 	id, name  string
 	text      strings.Builder // or the JSON of a call's input
-	whole     string          // the input of a call, if it came with the start
+	whole     string          // the input of a call, if the start event contained it
 	signature strings.Builder
 	done      bool
 }
 
-// take takes in an event. The error says that the stream makes no sense.
-func (a *answer) take(e *sdk.MessageStreamEventUnion, emit func(model.Delta)) error {
+// handle handles an event. It returns an error for an invalid stream.
+func (a *answerBuilder) handle(e *sdk.MessageStreamEventUnion, emit func(model.Delta)) error {
 	switch e.Type {
 	case "message_start":
-		a.begun = true
+		a.started = true
 		a.model = e.Message.Model
 		u := e.Message.Usage
-		a.count(u.InputTokens, u.OutputTokens, u.CacheReadInputTokens, u.CacheCreationInputTokens)
+		a.setUsage(u.InputTokens, u.OutputTokens, u.CacheReadInputTokens, u.CacheCreationInputTokens)
 		emit(model.Delta{})
 	case "content_block_start":
 		return a.start(e)
 	case "content_block_delta":
-		p, err := a.open(e.Index)
+		p, err := a.openPart(e.Index)
 		if err != nil {
 			return err
 		}
 		p.add(&e.Delta, emit)
 	case "content_block_stop":
-		p, err := a.open(e.Index)
+		p, err := a.openPart(e.Index)
 		if err != nil {
 			return err
 		}
 		p.done = true
 	case "message_delta":
 		a.stop = stopReason(e.Delta.StopReason)
-		a.excuse = e.Delta.StopDetails.Explanation
+		a.refusalText = e.Delta.StopDetails.Explanation
 		u := e.Usage
-		a.count(u.InputTokens, u.OutputTokens, u.CacheReadInputTokens, u.CacheCreationInputTokens)
+		a.setUsage(u.InputTokens, u.OutputTokens, u.CacheReadInputTokens, u.CacheCreationInputTokens)
 	}
 	return nil
 }
 
-func (a *answer) start(e *sdk.MessageStreamEventUnion) error {
-	if !a.begun || e.Index != int64(len(a.parts)) {
+func (a *answerBuilder) start(e *sdk.MessageStreamEventUnion) error {
+	if !a.started || e.Index != int64(len(a.parts)) {
 		return fmt.Errorf("block %d of the answer begins after %d blocks", e.Index, len(a.parts))
 	}
 	b := e.ContentBlock
@@ -79,7 +79,7 @@ func (a *answer) start(e *sdk.MessageStreamEventUnion) error {
 		p.text.WriteString(b.Thinking)
 		p.signature.WriteString(b.Signature)
 	case "redacted_thinking":
-		p.signature.WriteString(redacted + b.Data)
+		p.signature.WriteString(redactedPrefix + b.Data)
 	case "tool_use":
 		p.whole = b.JSON.Input.Raw()
 	}
@@ -87,8 +87,8 @@ func (a *answer) start(e *sdk.MessageStreamEventUnion) error {
 	return nil
 }
 
-// open gives a block that is being written.
-func (a *answer) open(index int64) (*part, error) {
+// openPart returns a block that is still being received.
+func (a *answerBuilder) openPart(index int64) (*part, error) {
 	if index < 0 || index >= int64(len(a.parts)) || a.parts[index].done {
 		return nil, fmt.Errorf("block %d of the answer is not being written", index)
 	}
@@ -111,8 +111,8 @@ func (p *part) add(d *sdk.MessageStreamEventUnionDelta, emit func(model.Delta)) 
 	}
 }
 
-// count takes in counts; each of them is a total, and 0 may mean that it is not said.
-func (a *answer) count(input, output, read, written int64) {
+// setUsage updates the usage. Each count is a total; 0 may mean that it was not sent.
+func (a *answerBuilder) setUsage(input, output, read, written int64) {
 	for _, c := range []struct {
 		now *int64
 		n   int64
@@ -139,16 +139,16 @@ func stopReason(r sdk.StopReason) tree.StopReason {
 	return tree.StopUnspecified
 }
 
-// finish gives the answer once the stream has said that it is whole.
-func (a *answer) finish(ctx context.Context) (*model.Answer, error) {
-	if slices.ContainsFunc(a.parts, func(p *part) bool { return !p.done }) || !a.begun {
-		return nil, upstream.Broken(ctx, errors.New("the stream ended in the middle of a block"))
+// finish returns the answer when the stream has ended with message_stop.
+func (a *answerBuilder) finish(ctx context.Context) (*model.Answer, error) {
+	if slices.ContainsFunc(a.parts, func(p *part) bool { return !p.done }) || !a.started {
+		return nil, upstream.TransportError(ctx, errors.New("the stream ended in the middle of a block"))
 	}
 	out := &model.Answer{Model: a.model, Usage: a.usage, Stop: a.stop}
 	if a.stop == tree.StopRefusal {
-		// What it had begun to say or do is part of what it declined, and would be declined again.
-		if a.excuse != "" {
-			out.Blocks = []tree.Block{tree.Text{Text: a.excuse}}
+		// What the model had started belongs to what it refused, and would be refused again.
+		if a.refusalText != "" {
+			out.Blocks = []tree.Block{tree.Text{Text: a.refusalText}}
 		}
 		return out, nil
 	}
@@ -161,8 +161,8 @@ func (a *answer) finish(ctx context.Context) (*model.Answer, error) {
 	return out, nil
 }
 
-// block gives the block; nil for one of a kind that nobody asked for. cut says that
-// the answer was cut at the limit of its output in this block.
+// block returns the block, or nil for unknown types. cut says that the output limit cut the
+// answer in this block.
 func (p *part) block(cut bool) tree.Block {
 	switch p.kind {
 	case "text":
@@ -176,7 +176,7 @@ func (p *part) block(cut bool) tree.Block {
 		if input == "" {
 			input = p.whole
 		}
-		return tree.ToolUse{ProviderID: p.id, Name: p.name, Input: upstream.Input(input, cut)}
+		return tree.ToolUse{ProviderID: p.id, Name: p.name, Input: upstream.ToolInput(input, cut)}
 	}
 	return nil
 }

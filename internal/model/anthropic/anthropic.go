@@ -1,9 +1,9 @@
-// Package anthropic asks models of Anthropic's Messages API, or of a server that
-// speaks it.
+// Package anthropic calls models over Anthropic's Messages API, at Anthropic or at a compatible
+// server.
 //
-// An answer counts only when its stream has come to message_stop; whatever ends
-// before is an error. Nothing is tried again here but a request that was refused for
-// the reasoning that went back with it, or with attachments.
+// An answer counts only when its stream has ended with message_stop; any other end is an error.
+// This package retries only requests that were refused because of their reasoning blocks or
+// their attachments.
 package anthropic
 
 import (
@@ -23,36 +23,35 @@ import (
 	"github.com/coppice-run/coppice/internal/model/upstream"
 )
 
-// Config says whom to ask, and how.
+// Config configures a [Model].
 type Config struct {
 	Key       string
-	BaseURL   string       // empty: Anthropic's own
-	Model     string       // for requests that name none; required
-	MaxTokens int          // of an answer, for requests that set no bound; 0: 32,000
-	Thinking  Thinking     // the zero value leaves it to the model
+	BaseURL   string       // empty: Anthropic's own server
+	Model     string       // default model; required
+	MaxTokens int          // default bound of an answer; 0: 32,000
+	Thinking  Thinking     // zero: the model decides
 	HTTP      *http.Client // required; see [upstream.NewClient]
 }
 
-// Thinking says whether and how a model reasons before it answers.
+// Thinking says whether and how much a model reasons before it answers.
 type Thinking struct {
-	Adaptive bool  // as much as the model finds fit
-	Tokens   int64 // at most so many, if above 0, beside those of the answer
+	Adaptive bool  // the model decides how much
+	Tokens   int64 // if above 0: the budget, in addition to the tokens of the answer
 }
 
 const defaultMaxTokens = 32_000
 
-// Model asks over the network. It implements [model.Model].
+// Model calls the API. It implements [model.Model].
 type Model struct {
-	config   Config
-	messages sdk.MessageService
-	drops    sync.Map // the names of models that have refused reasoning, and drop it if asked to
-	lacks    upstream.Learned[lack]
+	config        Config
+	messages      sdk.MessageService
+	dropsThinking sync.Map // names of models that have refused reasoning and drop it on request
+	omissions     upstream.ConversationCache[omission]
 }
 
 var _ model.Model = (*Model)(nil)
 
-// New checks the configuration. Nothing is sent yet, and nothing is read from the
-// environment.
+// New checks the configuration. It sends nothing, and reads nothing from the environment.
 func New(c Config) (*Model, error) {
 	switch {
 	case c.Model == "":
@@ -66,7 +65,7 @@ func New(c Config) (*Model, error) {
 	options := []option.RequestOption{
 		option.WithEnvironmentProduction(), option.WithHTTPClient(c.HTTP),
 		option.WithMaxRetries(0), option.WithoutOpenTelemetry(),
-		option.WithMiddleware(upstream.Streamed(kindSaid)), //nolint:bodyclose // the SDK closes what it is given
+		option.WithMiddleware(upstream.RequireStream(kindOfBody)), //nolint:bodyclose // the SDK closes the body
 	}
 	if c.BaseURL != "" {
 		options = append(options, option.WithBaseURL(c.BaseURL))
@@ -77,87 +76,88 @@ func New(c Config) (*Model, error) {
 	return &Model{config: c, messages: sdk.NewMessageService(options...)}, nil
 }
 
-// Generate asks once, and once more without each thing that the provider has refused, as
-// far as that can be told; see [attempt].
+// Generate makes the request. After a refusal it tries again without what the provider seems to
+// have refused; see [attempt].
 func (m *Model) Generate(ctx context.Context, req *model.Request, emit func(model.Delta)) (*model.Answer, error) {
 	preview := upstream.NewPreview(emit)
 	name := cmp.Or(req.Model, m.config.Model)
-	_, drop := m.drops.Load(name)
-	known := m.lacks.Of(name, req)
-	known.attachments = known.attachments || m.config.blind(name)
-	try := attempt{drop: drop, lack: known}
+	_, drop := m.dropsThinking.Load(name)
+	known := m.omissions.Get(name, req)
+	known.attachments = known.attachments || m.config.hidesAttachments(name)
+	try := attempt{dropThinking: drop, omission: known}
 	for {
-		answer, err := m.ask(ctx, try.request(req), try.drop, preview.Show)
-		if next := try.after(err, req); next != try {
-			preview.TakeBack()
+		answer, err := m.ask(ctx, try.request(req), try.dropThinking, preview.Show)
+		if next := try.next(err, req); next != try {
+			preview.Retract()
 			try = next
 			continue
 		}
-		if err == nil && try.drop {
-			m.drops.Store(name, true)
+		if err == nil && try.dropThinking {
+			m.dropsThinking.Store(name, true)
 		}
-		if err == nil && try.lack != known {
-			m.lacks.Learn(name, req, try.lack)
+		if err == nil && try.omission != known {
+			m.omissions.Put(name, req, try.omission)
 		}
 		return answer, err
 	}
 }
 
-// ask asks once; drop says that the provider is to drop reasoning that it would refuse.
+// ask makes one request. With drop, the provider drops reasoning that it would refuse.
 func (m *Model) ask(ctx context.Context, req *model.Request, drop bool, emit func(model.Delta)) (*model.Answer, error) {
-	params, options := m.config.params(req), m.caller(req)
+	params, options := m.config.params(req), m.callerOptions(req)
 	if drop {
-		options = append(options, dropping(&params)...)
+		options = append(options, dropOptions(&params)...)
 	}
-	// A stream that is given up must not go on in the background.
+	// An abandoned stream must not continue in the background.
 	streaming, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stream := m.messages.NewStreaming(streaming, params, options...)
-	defer stream.Close() //nolint:errcheck // what was read to its end, or given up, has nothing to lose
-	var a answer
+	defer stream.Close() //nolint:errcheck // the stream was read to its end, or abandoned
+	var a answerBuilder
 	for stream.Next() {
 		event := stream.Current()
 		if event.Type == "message_stop" {
 			return a.finish(ctx)
 		}
-		if err := a.take(&event, emit); err != nil {
-			return nil, upstream.Broken(ctx, err)
+		if err := a.handle(&event, emit); err != nil {
+			return nil, upstream.TransportError(ctx, err)
 		}
 	}
-	return nil, failure(ctx, stream.Err())
+	return nil, streamError(ctx, stream.Err())
 }
 
-// caller says who asks, to servers other than Anthropic's.
-func (m *Model) caller(req *model.Request) []option.RequestOption {
+// callerOptions returns the headers that identify the caller, for servers other than
+// Anthropic's.
+func (m *Model) callerOptions(req *model.Request) []option.RequestOption {
 	var options []option.RequestOption
 	if m.config.BaseURL != "" {
-		for name, values := range upstream.Caller(req) {
+		for name, values := range upstream.CallerHeaders(req) {
 			options = append(options, option.WithHeader(name, values[0]))
 		}
 	}
 	return options
 }
 
-// failure is what a stream that did not come to its end means.
-func failure(ctx context.Context, err error) error {
+// streamError returns the error for a stream that ended early.
+func streamError(ctx context.Context, err error) error {
 	var refused *sdk.Error
 	switch {
 	case err == nil:
-		return upstream.Broken(ctx, io.ErrUnexpectedEOF)
+		return upstream.TransportError(ctx, io.ErrUnexpectedEOF)
 	case !errors.As(err, &refused) || ctx.Err() != nil:
-		return upstream.Broken(ctx, err)
+		return upstream.TransportError(ctx, err)
 	}
-	e := upstream.Refusal(refused.StatusCode, refused.Response.Header, refused.RawJSON())
+	e := upstream.StatusError(refused.StatusCode, refused.Response.Header, refused.RawJSON())
 	if refused.StatusCode == http.StatusOK {
-		// An event of the stream; its type takes the place of the status.
-		e.Kind = upstream.Told(kindOf(refused.Type()), refused.RawJSON())
+		// An event of the stream: its type replaces the status.
+		e.Kind = upstream.RefineKind(kindOf(refused.Type()), refused.RawJSON())
 		e.Err = errors.New("the provider broke the answer off: " + refused.RawJSON())
 	}
 	return e
 }
 
-// kindSaid is the kind of an error that came as the whole answer.
-func kindSaid(said []byte) model.ErrorKind {
+// kindOfBody classifies an error that is the whole response.
+func kindOfBody(said []byte) model.ErrorKind {
 	var body struct {
 		Error struct {
 			Type sdk.ErrorType `json:"type"`

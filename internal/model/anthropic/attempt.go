@@ -6,55 +6,55 @@ import (
 	"github.com/coppice-run/coppice/internal/model/upstream"
 )
 
-// attempt is how a request is made. A provider that refuses the reasoning that goes back is
-// asked to drop it, and then gets none; one that refuses a request with attachments gets
-// notes in their place, whatever it says: many words are in use for what it may not like
-// about them, and a conversation has them for good.
+// attempt says how to make a request. If the provider refuses reasoning, it is first asked to
+// drop it, and then gets none. If it refuses a request with attachments, placeholders replace
+// them, whatever the error says: error texts about attachments vary too much, and the
+// attachments stay in the conversation.
 type attempt struct {
-	drop     bool // reasoning is to be dropped
-	dropping bool // and that is new to the provider
-	lack
+	dropThinking bool // ask the provider to drop reasoning
+	dropIsNew    bool // the last attempt did not ask for that
+	omission
 }
 
-// lack is what a conversation goes without. The zero value is nothing.
-type lack struct {
-	thoughts    conversation.Forgotten
+// omission is what requests of a conversation leave out. The zero value leaves nothing out.
+type omission struct {
+	thinking    conversation.RejectedThinking
 	attachments bool
 }
 
-// request gives the request as it is made.
-func (l lack) request(req *model.Request) *model.Request {
+// request returns the request without what is left out.
+func (l omission) request(req *model.Request) *model.Request {
 	out := *req
-	out.Messages = l.thoughts.Of(out.Messages)
+	out.Messages = l.thinking.Strip(out.Messages)
 	if l.attachments {
-		out.Messages = conversation.Noted(out.Messages)
+		out.Messages = conversation.WithPlaceholders(out.Messages)
 	}
 	return &out
 }
 
-// after gives the attempt to make after one with this outcome; the same if there is none.
-func (a attempt) after(err error, req *model.Request) attempt {
+// next returns the attempt to make after an error. It equals a if there is none.
+func (a attempt) next(err error, req *model.Request) attempt {
 	if !upstream.IsInvalid(err) {
 		return a
 	}
-	refused, droppable := refusedThoughts(err)
-	forgotten, thinks := a.thoughts.With(conversation.LastSignature(req.Messages, own))
+	refused, droppable := refusedThinking(err)
+	forgotten, thinks := a.thinking.Add(conversation.LastSignature(req.Messages, isOwn))
 	switch {
-	case thinks && droppable && !a.drop:
-		a.drop, a.dropping = true, true
-	case thinks && (refused || a.dropping):
-		a.drop, a.dropping = false, false
-		a.thoughts = forgotten
-	case conversation.Attached(req.Messages):
+	case thinks && droppable && !a.dropThinking:
+		a.dropThinking, a.dropIsNew = true, true
+	case thinks && (refused || a.dropIsNew):
+		a.dropThinking, a.dropIsNew = false, false
+		a.thinking = forgotten
+	case conversation.HasAttachments(req.Messages):
 		a.attachments = true
 	}
 	return a
 }
 
-// blind reports whether a model is not shown attachments. Other servers than Anthropic's own
-// may have one that can't look at any, and not all of them refuse such a conversation in a
-// way that tells it; whatever has the name of a Claude can.
-func (c Config) blind(name string) bool {
+// hidesAttachments reports whether a model gets placeholders instead of attachments. Servers
+// other than Anthropic's may have models that cannot view attachments, and some do not report
+// that in a recognisable way. Models with the name of a Claude can view them.
+func (c Config) hidesAttachments(name string) bool {
 	_, claude := generation(name)
 	return c.BaseURL != "" && !claude
 }

@@ -13,11 +13,11 @@ import (
 
 // params translates a request.
 //
-// The provider may mark four places up to which it keeps what it has read: the end
-// of the tools, of the system prompt, of the last turn and of the user's turn
-// before it. The first two are the same for all agents of a kind; the last one is
-// where the next request goes on; the one before lets a long last turn be found,
-// since the provider looks back over 20 blocks only.
+// A request may contain four cache marks; the provider caches the prompt up to each. They are
+// at the end of the tools, of the system prompt, of the last turn and of the user turn before
+// it. The first two are equal for all agents of one definition. The next request continues from
+// the last mark. The mark before it lets the cache be found after a long last turn, because the
+// provider looks back only 20 blocks.
 func (c Config) params(req *model.Request) sdk.MessageNewParams {
 	p := sdk.MessageNewParams{
 		Model: req.Model, MaxTokens: int64(req.MaxTokens),
@@ -32,9 +32,9 @@ func (c Config) params(req *model.Request) sdk.MessageNewParams {
 	if strings.TrimSpace(req.System) != "" {
 		p.System = []sdk.TextBlockParam{{Text: req.System, CacheControl: sdk.NewCacheControlEphemeralParam()}}
 	}
-	p.Thinking = c.Thinking.of(p.Model, req.Messages)
+	p.Thinking = c.Thinking.param(p.Model, req.Messages)
 	if on := p.Thinking.OfEnabled; on != nil {
-		p.MaxTokens, on.BudgetTokens = withThoughts(p.Model, p.MaxTokens, on.BudgetTokens)
+		p.MaxTokens, on.BudgetTokens = withThinkingBudget(p.Model, p.MaxTokens, on.BudgetTokens)
 	}
 	return p
 }
@@ -72,14 +72,14 @@ func messages(turns []conversation.Turn) []sdk.MessageParam {
 	marks := 0
 	for i := len(out) - 1; i >= 0 && marks < 2; i-- {
 		if last := &out[i].Content[len(out[i].Content)-1]; out[i].Role == sdk.MessageParamRoleUser {
-			mark(last)
+			markCached(last)
 			marks++
 		}
 	}
 	return out
 }
 
-// remind puts a reminder behind everything, and behind the marks.
+// remind puts the reminder last, after the cache marks.
 func remind(all []sdk.MessageParam, reminder string) []sdk.MessageParam {
 	if strings.TrimSpace(reminder) == "" {
 		return all
@@ -92,8 +92,8 @@ func remind(all []sdk.MessageParam, reminder string) []sdk.MessageParam {
 	return append(all, sdk.NewUserMessage(text))
 }
 
-// mark says that the provider should keep what it has read up to a block.
-func mark(b *sdk.ContentBlockParamUnion) {
+// markCached sets a cache mark at a block.
+func markCached(b *sdk.ContentBlockParamUnion) {
 	switch {
 	case b.OfText != nil:
 		b.OfText.CacheControl = sdk.NewCacheControlEphemeralParam()
@@ -106,27 +106,27 @@ func mark(b *sdk.ContentBlockParamUnion) {
 	}
 }
 
-// redacted begins the signature of reasoning that only the provider can read. No other
-// signature of the provider has a colon in it.
-const redacted = "redacted:"
+// redactedPrefix starts the signature of reasoning that only the provider can read. The
+// provider's other signatures contain no colon.
+const redactedPrefix = "redacted:"
 
-// anothers reports whether reasoning is another provider's.
-func anothers(t tree.Thinking) bool {
-	return t.Signature == "" || strings.HasPrefix(t.Signature, conversation.SealedByOpenAI)
+// isForeign reports whether reasoning is from another provider.
+func isForeign(t tree.Thinking) bool {
+	return t.Signature == "" || strings.HasPrefix(t.Signature, conversation.OpenAISignaturePrefix)
 }
 
-func own(t tree.Thinking) bool { return !anothers(t) }
+func isOwn(t tree.Thinking) bool { return !isForeign(t) }
 
-// block translates one block. Reasoning of another provider's stays out.
+// block translates a block. It reports false for reasoning of another provider.
 func block(b tree.Block) (sdk.ContentBlockParamUnion, bool) {
 	switch b := b.(type) {
 	case tree.Text:
 		return sdk.NewTextBlock(b.Text), true
 	case tree.Thinking:
-		if data, ok := strings.CutPrefix(b.Signature, redacted); ok {
+		if data, ok := strings.CutPrefix(b.Signature, redactedPrefix); ok {
 			return sdk.NewRedactedThinkingBlock(data), true
 		}
-		return sdk.NewThinkingBlock(b.Signature, b.Text), !anothers(b)
+		return sdk.NewThinkingBlock(b.Signature, b.Text), !isForeign(b)
 	case tree.ToolUse:
 		return sdk.NewToolUseBlock(b.ProviderID, b.Input, b.Name), true
 	case tree.ToolResult:
@@ -144,19 +144,19 @@ func block(b tree.Block) (sdk.ContentBlockParamUnion, bool) {
 	return sdk.ContentBlockParamUnion{}, false
 }
 
-// attachment shows an image or a document, or says that there is one.
+// attachment translates an attachment, or returns a placeholder if it cannot be shown.
 func attachment(a tree.Attachment) sdk.ContentBlockParamUnion {
 	switch {
-	case conversation.Image(a):
+	case conversation.IsImage(a):
 		return sdk.NewImageBlockBase64(a.MediaType, conversation.Base64(a))
-	case conversation.Document(a, conversation.PDF):
+	case conversation.IsDocument(a, conversation.PDF):
 		return sdk.NewDocumentBlock(sdk.Base64PDFSourceParam{Data: conversation.Base64(a)})
-	case conversation.Document(a, conversation.PlainText):
+	case conversation.IsDocument(a, conversation.PlainText):
 		return sdk.NewDocumentBlock(sdk.PlainTextSourceParam{Data: string(a.Data)})
 	case a.URL != "" && a.Kind == tree.AttachmentImage:
 		return sdk.NewImageBlock(sdk.URLImageSourceParam{URL: a.URL})
 	case a.URL != "" && a.Kind == tree.AttachmentDocument:
 		return sdk.NewDocumentBlock(sdk.URLPDFSourceParam{URL: a.URL})
 	}
-	return sdk.NewTextBlock(conversation.Note(a))
+	return sdk.NewTextBlock(conversation.Placeholder(a))
 }

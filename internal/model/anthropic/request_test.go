@@ -46,7 +46,7 @@ func TestRequests(t *testing.T) {
 			"calls, results and reasoning; the reminder is behind the marks",
 			model.Request{Reminder: "mind", Messages: []tree.Message{
 				said(tree.RoleUser, tree.Text{Text: "hi"}),
-				said(tree.RoleAssistant, tree.Thinking{Text: "hm", Signature: "s"}, tree.Thinking{Signature: redacted + "d"}, tree.Thinking{Text: "another's"}, tree.Text{Text: "ok"}, use),
+				said(tree.RoleAssistant, tree.Thinking{Text: "hm", Signature: "s"}, tree.Thinking{Signature: redactedPrefix + "d"}, tree.Thinking{Text: "another's"}, tree.Text{Text: "ok"}, use),
 				said(tree.RoleTool, tree.ToolResult{Block: 4, Text: "no", IsError: true}),
 			}},
 			`{"max_tokens":9,"messages":[{"content":[{"text":"hi",MARK,"type":"text"}],"role":"user"},` +

@@ -12,45 +12,45 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// Generations are numbered 100 times the model's number, with what is behind its point.
+// Generations are 100 times the major version plus the minor version.
 const (
-	firstAdaptive = 406 // earlier ones refuse to be told that they may think as they find fit
-	lastNumbered  = 406 // later ones refuse a number of tokens
+	firstAdaptive = 406 // earlier models refuse adaptive thinking
+	lastBudgeted  = 406 // later models refuse a budget
 )
 
-// of says it to a model as far as that takes it; what it would refuse is left out, and
-// it reasons as it does by itself. A model whose name does not tell its generation is
-// told as it is.
-func (t Thinking) of(name string, messages []tree.Message) (p sdk.ThinkingConfigParamUnion) {
+// param returns the thinking parameter for a model. It is omitted if the model would refuse it;
+// the model then uses its default. A model whose name does not contain a generation gets the
+// configured value.
+func (t Thinking) param(name string, messages []tree.Message) (p sdk.ThinkingConfigParamUnion) {
 	g, known := generation(name)
 	switch {
 	case t.Adaptive && (!known || g >= firstAdaptive):
 		p.OfAdaptive = &sdk.ThinkingConfigAdaptiveParam{Display: sdk.ThinkingConfigAdaptiveDisplaySummarized}
-	case t.Tokens > 0 && (!known || g <= lastNumbered) && !lostThoughts(messages):
+	case t.Tokens > 0 && (!known || g <= lastBudgeted) && !lostThinking(messages):
 		p = sdk.ThinkingConfigParamOfEnabled(t.Tokens)
 	}
 	return p
 }
 
-// numbered finds the number in a model's name, as in claude-opus-4-20250514,
+// generationPattern finds the version in a model name, as in claude-opus-4-20250514,
 // claude-3-7-sonnet and anthropic/claude-sonnet-4.6. A date has more digits.
-var numbered = regexp.MustCompile(`claude-(?:[a-z]+-)?(\d{1,2})(?:[-.](\d{1,2}))?(?:\D|$)`)
+var generationPattern = regexp.MustCompile(`claude-(?:[a-z]+-)?(\d{1,2})(?:[-.](\d{1,2}))?(?:\D|$)`)
 
 func generation(name string) (g int, known bool) {
-	found := numbered.FindStringSubmatch(name)
+	found := generationPattern.FindStringSubmatch(name)
 	if found == nil {
 		return 0, false
 	}
 	major, _ := strconv.Atoi(found[1])
-	minor, _ := strconv.Atoi(found[2]) // there may be none
+	minor, _ := strconv.Atoi(found[2]) // optional
 	return 100*major + minor, true
 }
 
-// withThoughts gives the bound of an answer together with its reasoning, and that of the
-// reasoning: the provider counts both, and demands more than the reasoning alone. What the
-// model can't write is taken from the answer down to half of what it can, and then from
-// the reasoning.
-func withThoughts(name string, answer, thoughts int64) (both, reasoning int64) {
+// withThinkingBudget returns the bound of answer and reasoning together, and the budget of the
+// reasoning. The provider counts both, and requires the bound to exceed the budget. If the sum
+// exceeds the output limit, the answer is reduced first, to no less than half of the limit, and
+// then the reasoning.
+func withThinkingBudget(name string, answer, thoughts int64) (both, reasoning int64) {
 	limit := outputLimit(name)
 	if limit == 0 {
 		return answer + thoughts, thoughts
@@ -59,9 +59,8 @@ func withThoughts(name string, answer, thoughts int64) (both, reasoning int64) {
 	return min(answer+thoughts, limit), thoughts
 }
 
-// outputLimit gives how many tokens a model writes at most, of those that take a number
-// of tokens to think with; 0 if that is no less than 128,000, or not known. The provider
-// refuses requests that ask for more.
+// outputLimit returns the output limit of models that accept a budget. It is 0 if the limit is
+// at least 128,000 or unknown. The provider refuses requests that exceed the limit.
 func outputLimit(name string) int64 {
 	for _, known := range []struct {
 		prefix string
@@ -84,13 +83,13 @@ func outputLimit(name string) int64 {
 	return 0
 }
 
-// lostThoughts reports whether reasoning of the turn under way can't go back to the
-// provider. It demands that reasoning goes on with what it was, so there is no more
-// of it until the turn is over.
-func lostThoughts(messages []tree.Message) bool {
+// lostThinking reports whether reasoning of the current turn cannot be sent back to the
+// provider. The provider requires reasoning to continue from earlier reasoning, so the model
+// cannot reason until the turn has ended.
+func lostThinking(messages []tree.Message) bool {
 	for i := len(messages) - 1; i >= 0 && messages[i].Role != tree.RoleUser; i-- {
 		for _, b := range messages[i].Blocks {
-			if thought, ok := b.(tree.Thinking); ok && anothers(thought) {
+			if thought, ok := b.(tree.Thinking); ok && isForeign(thought) {
 				return true
 			}
 		}
@@ -98,20 +97,19 @@ func lostThoughts(messages []tree.Message) bool {
 	return false
 }
 
-// Reasoning is bound to what stood before it: models from Fable 5.1 on refuse it once
-// the system prompt, the tools or an earlier message have changed, which here a
-// reminder, a summary and a tool that comes in do. Asked for, they drop it instead. It
-// is not asked for unless one has refused, since accounts from before that take all of
-// their reasoning back otherwise.
+// Reasoning is bound to the prompt before it. Models from Fable 5.1 on refuse it if the system
+// prompt, the tools or an earlier message have changed. Here reminders, summaries and added
+// tools cause such changes. On request, the models drop the reasoning instead. The request is
+// made only after a model has refused, because older accounts otherwise accept all of their
+// reasoning.
 const (
 	dropHeader = "thinking-binding-controls-2026-08-01"
 	dropField  = "thinking.block_binding.prefix_mismatch_behavior" //nolint:misspell // the provider's word
 )
 
-// refusedThoughts reports whether a request was refused for the reasoning in it, and
-// whether the provider would drop that if it is asked to. Its words are all there is to
-// tell it by.
-func refusedThoughts(err error) (refused, droppable bool) {
+// refusedThinking reports whether a request was refused because of its reasoning, and whether
+// the provider would drop that on request. Only the error text identifies this.
+func refusedThinking(err error) (refused, droppable bool) {
 	if !upstream.IsInvalid(err) {
 		return false, false
 	}
@@ -119,11 +117,11 @@ func refusedThoughts(err error) (refused, droppable bool) {
 	return droppable || strings.Contains(err.Error(), "thinking` block"), droppable
 }
 
-// dropping asks the provider to drop what reasoning it would refuse.
-func dropping(p *sdk.MessageNewParams) []option.RequestOption {
+// dropOptions asks the provider to drop reasoning that it would refuse.
+func dropOptions(p *sdk.MessageNewParams) []option.RequestOption {
 	options := []option.RequestOption{option.WithHeaderAdd("anthropic-beta", dropHeader)}
 	if p.Thinking.OfEnabled == nil {
-		// What the models that refuse do by themselves, and where the wish has its place.
+		// the default of the models that refuse, and required for the field to be valid
 		options = append(options, option.WithJSONSet("thinking.type", "adaptive"))
 	}
 	return append(options, option.WithJSONSet(dropField, "drop_block"))

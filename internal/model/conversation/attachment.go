@@ -9,30 +9,30 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// The types of documents that models can be shown.
+// The document types that models accept.
 const (
 	PDF       = "application/pdf"
 	PlainText = "text/plain"
 )
 
-// images are the types of images that models can be shown.
-var images = []string{"image/jpeg", "image/png", "image/gif", "image/webp"}
+// imageTypes are the image types that models accept.
+var imageTypes = []string{"image/jpeg", "image/png", "image/gif", "image/webp"}
 
-// Image reports whether the data of an attachment is an image that models can be shown.
-func Image(a tree.Attachment) bool {
-	return a.Kind == tree.AttachmentImage && len(a.Data) > 0 && slices.Contains(images, a.MediaType)
+// IsImage reports whether an attachment contains the data of an image that models accept.
+func IsImage(a tree.Attachment) bool {
+	return a.Kind == tree.AttachmentImage && len(a.Data) > 0 && slices.Contains(imageTypes, a.MediaType)
 }
 
-// Document reports whether the data of an attachment is a document of a type.
-func Document(a tree.Attachment, mediaType string) bool {
+// IsDocument reports whether an attachment contains the data of a document of the given type.
+func IsDocument(a tree.Attachment, mediaType string) bool {
 	return a.Kind == tree.AttachmentDocument && len(a.Data) > 0 && a.MediaType == mediaType
 }
 
-// Base64 gives the data of an attachment.
+// Base64 returns the data of an attachment in base64.
 func Base64(a tree.Attachment) string { return base64.StdEncoding.EncodeToString(a.Data) }
 
-// Note stands for an attachment that a model can't be shown.
-func Note(a tree.Attachment) string {
+// Placeholder returns the text that replaces an attachment which a model cannot be shown.
+func Placeholder(a tree.Attachment) string {
 	words := []string{"an image"}
 	if a.Kind == tree.AttachmentDocument {
 		words[0] = "a document"
@@ -48,8 +48,9 @@ func Note(a tree.Attachment) string {
 	return "[" + strings.Join(words, ", ") + ": it can't be shown here]"
 }
 
-// Attached reports whether there is an attachment among messages that is shown to models.
-func Attached(messages []tree.Message) bool {
+// HasAttachments reports whether any message, other than those of the assistant, has an
+// attachment.
+func HasAttachments(messages []tree.Message) bool {
 	return slices.ContainsFunc(messages, func(m tree.Message) bool {
 		return m.Role != tree.RoleAssistant && slices.ContainsFunc(m.Blocks, isAttachment)
 	})
@@ -60,8 +61,9 @@ func isAttachment(b tree.Block) bool {
 	return is
 }
 
-// Noted gives messages with a note in the place of each attachment.
-func Noted(messages []tree.Message) []tree.Message {
+// WithPlaceholders returns a copy of the messages in which a placeholder text replaces each
+// attachment.
+func WithPlaceholders(messages []tree.Message) []tree.Message {
 	noted := slices.Clone(messages)
 	for i, m := range noted {
 		if m.Role == tree.RoleAssistant || !slices.ContainsFunc(m.Blocks, isAttachment) {
@@ -70,7 +72,7 @@ func Noted(messages []tree.Message) []tree.Message {
 		noted[i].Blocks = slices.Clone(m.Blocks)
 		for j, b := range m.Blocks {
 			if a, is := b.(tree.Attachment); is {
-				noted[i].Blocks[j] = tree.Text{Text: Note(a)}
+				noted[i].Blocks[j] = tree.Text{Text: Placeholder(a)}
 			}
 		}
 	}

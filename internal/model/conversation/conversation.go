@@ -1,7 +1,7 @@
-// Package conversation shapes a transcript as providers demand it: two sides that
-// take turns, results before other words, ids that occur once. It is pure, and it
-// looks only backwards: what is added to a transcript does not change the shape of
-// what was there, which is what a provider's prompt cache needs.
+// Package conversation converts a transcript to the form that providers require: user and
+// assistant turns alternate, tool results come before other content, and call ids are unique.
+// It is pure. It depends only on earlier messages: appending to a transcript does not change
+// the converted form of what was there. A provider's prompt cache needs this.
 package conversation
 
 import (
@@ -13,26 +13,27 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// SealedByOpenAI begins the signature of reasoning that only OpenAI can read.
-const SealedByOpenAI = "openai:"
+// OpenAISignaturePrefix starts the signature of reasoning that only OpenAI can read.
+const OpenAISignaturePrefix = "openai:"
 
-// Turn is what one side says before the other one speaks.
+// Turn is the consecutive content of one role.
 type Turn struct {
-	// Role is RoleUser or RoleAssistant. The results of tools belong to the user.
+	// Role is RoleUser or RoleAssistant. Tool results belong to the user's turn.
 	Role   tree.Role
 	Blocks []tree.Block
 }
 
-// Shape makes turns of a transcript.
+// Shape converts a transcript to turns.
 //
-// Messages of one side that follow each other become one turn. Text without a
-// visible character is left out, and so is a message of which nothing stays. Calls
-// and their results carry an id that is no other call's, made of letters, digits,
-// _ and -: the provider's own where it is like that. The name of a called tool, which a
-// model may have invented, is made of the same. The input of a call is always a JSON
-// object; what was none is kept in one as text, under the key "malformed".
+//   - Consecutive messages of one role become one turn. Text without a visible character is
+//     omitted, and so is a message that becomes empty.
+//   - Calls and their results get a unique id of letters, digits, _ and -. It is the provider's
+//     id where that qualifies.
+//   - The name of a called tool, which a model may have invented, uses the same characters.
+//   - The input of a call is always a JSON object. Other input is kept as text under the key
+//     "malformed".
 func Shape(messages []tree.Message) []Turn {
-	s := shaper{taken: map[string]bool{}}
+	s := shaper{usedIDs: map[string]bool{}}
 	for i := range messages {
 		s.add(i, &messages[i])
 	}
@@ -40,9 +41,9 @@ func Shape(messages []tree.Message) []Turn {
 }
 
 type shaper struct {
-	turns []Turn
-	taken map[string]bool
-	calls map[int]string // the ids of the calls of the last assistant message, by block
+	turns   []Turn
+	usedIDs map[string]bool
+	calls   map[int]string // call ids of the last assistant message, by block
 }
 
 func (s *shaper) add(place int, m *tree.Message) {
@@ -61,15 +62,15 @@ func (s *shaper) add(place int, m *tree.Message) {
 			s.put(role, b)
 		case tree.ToolUse:
 			b.ProviderID = s.id(b.ProviderID, place, i)
-			b.Name = plainName(b.Name)
-			b.Input = object(b.Input)
+			b.Name = validName(b.Name)
+			b.Input = jsonObject(b.Input)
 			s.calls[i] = b.ProviderID
 			s.put(role, b)
 		case tree.ToolResult:
 			b.ProviderID = s.calls[b.Block]
 			s.put(role, b)
 		case tree.Attachment:
-			if role == tree.RoleUser { // a model shows none
+			if role == tree.RoleUser { // models produce no attachments
 				s.put(role, b)
 			}
 		}
@@ -84,38 +85,38 @@ func (s *shaper) put(role tree.Role, b tree.Block) {
 	last.Blocks = append(last.Blocks, b)
 }
 
-// plainID is what every provider takes for the id of a call.
-var plainID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+// validID matches the call ids that every provider accepts.
+var validID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
-// id gives a call an id of its own. It depends on where the call stands and on
-// what came before it.
+// id returns a unique id for a call. It depends only on the position of the call and on what
+// came before it.
 func (s *shaper) id(wanted string, place, block int) string {
 	id := wanted
-	for n := 0; !plainID.MatchString(id) || s.taken[id]; n++ {
+	for n := 0; !validID.MatchString(id) || s.usedIDs[id]; n++ {
 		id = fmt.Sprintf("call_%d_%d_%d", place, block, n)
 	}
-	s.taken[id] = true
+	s.usedIDs[id] = true
 	return id
 }
 
-// notPlain is what a provider may not take in the name of a tool.
-var notPlain = regexp.MustCompile(`[^A-Za-z0-9_-]`)
+// invalidNameChar matches the characters that a provider may reject in a tool name.
+var invalidNameChar = regexp.MustCompile(`[^A-Za-z0-9_-]`)
 
-// longestName is how long every provider lets the name of a tool be.
-const longestName = 64
+// maxNameLength is the length of a tool name that every provider accepts.
+const maxNameLength = 64
 
-// plainName gives the name of a tool in a form that every provider takes. What tools
-// are called is like that already.
-func plainName(name string) string {
+// validName returns a tool name in a form that every provider accepts. Names of registered
+// tools already have this form.
+func validName(name string) string {
 	if name == "" {
 		return "unknown"
 	}
-	plain := notPlain.ReplaceAllLiteralString(name, "_")
-	return plain[:min(len(plain), longestName)]
+	plain := invalidNameChar.ReplaceAllLiteralString(name, "_")
+	return plain[:min(len(plain), maxNameLength)]
 }
 
-// object gives the input of a call as a JSON object.
-func object(input json.RawMessage) json.RawMessage {
+// jsonObject returns the input of a call as a JSON object.
+func jsonObject(input json.RawMessage) json.RawMessage {
 	trimmed := bytes.TrimSpace(input)
 	switch {
 	case len(trimmed) == 0:
@@ -125,7 +126,7 @@ func object(input json.RawMessage) json.RawMessage {
 	}
 	kept, err := json.Marshal(map[string]string{"malformed": string(input)})
 	if err != nil {
-		panic("a text has no JSON form: " + err.Error()) // there is no such text
+		panic("a text has no JSON form: " + err.Error()) // a string always has a JSON form
 	}
 	return kept
 }

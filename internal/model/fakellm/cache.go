@@ -12,41 +12,41 @@ import (
 )
 
 const (
-	bytesPerToken = 4 // the usual guess
-	leastCached   = 1024 * bytesPerToken
-	cachedFor     = 5 * time.Minute // since it was last read or written
-	// forgetAbove is for how many beginnings those that are not cached any more are forgotten.
-	forgetAbove = 10_000
+	bytesPerToken  = 4 // the usual estimate
+	minCachedBytes = 1024 * bytesPerToken
+	cacheTTL       = 5 * time.Minute // since the last read or write
+	// evictAbove is the number of prefixes from which expired ones are evicted.
+	evictAbove = 10_000
 )
 
-// cache is Anthropic's cache of prompts: of each, the beginnings that end with a mark. One can be read
-// once an answer to it has begun.
+// cache simulates Anthropic's prompt cache: the prefixes of prompts that end at a cache mark. A
+// prefix can be read once an answer to it has started.
 type cache struct {
 	mu     sync.Mutex
-	used   map[beginning]time.Time
-	forget int // when there are more, those that are not cached any more are forgotten
+	used   map[prefixKey]time.Time
+	forget int // expired prefixes are evicted when there are more than this
 }
 
-type beginning [sha256.Size]byte
+type prefixKey [sha256.Size]byte
 
-// prompt is what a request asks, and the beginnings of it that are marked, the shortest first.
+// prompt is the prompt of a request, with its marked prefixes, shortest first.
 type prompt struct {
 	size  int // in bytes
 	marks []mark
 }
 
 type mark struct {
-	key  beginning
+	key  prefixKey
 	size int
 }
 
-// caching is a wire on which what is to be cached is marked.
-type caching interface {
+// cachingAPI is an API with cache marks.
+type cachingAPI interface {
 	prompt(body []byte) (prompt, error)
 }
 
-// prompt reads the marks: those of the tools come first, then those of the system prompt, and the
-// conversation's.
+// prompt reads the marks: first of the tools, then of the system prompt and of the
+// conversation.
 func (messages) prompt(body []byte) (p prompt, err error) {
 	var in messagesRequest
 	if err := json.Unmarshal(body, &in); err != nil {
@@ -74,7 +74,7 @@ func (p *prompt) addBlock(h hash.Hash, role string, b block) {
 	p.add(h, []any{role, b}, marked)
 }
 
-// add takes in a part, which may have a mark.
+// add adds a part, which may have a mark.
 func (p *prompt) add(h hash.Hash, part any, marked *struct{}) {
 	text, err := json.Marshal(part)
 	if err != nil {
@@ -82,18 +82,19 @@ func (p *prompt) add(h hash.Hash, part any, marked *struct{}) {
 	}
 	h.Write(text)
 	p.size += len(text)
-	if marked != nil && p.size >= leastCached {
-		p.marks = append(p.marks, mark{beginning(h.Sum(nil)), p.size})
+	if marked != nil && p.size >= minCachedBytes {
+		p.marks = append(p.marks, mark{prefixKey(h.Sum(nil)), p.size})
 	}
 }
 
-// usage is what a request takes in when what is cached of it is read, and all that is marked is written.
+// usage returns the input tokens of a request: it reads the cached prefix and writes everything
+// that is marked.
 func (c *cache) usage(p *prompt, now time.Time) (u tree.Usage) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	read, marked := 0, 0
 	for _, m := range p.marks {
-		if used, any := c.used[m.key]; any && now.Sub(used) < cachedFor {
+		if used, any := c.used[m.key]; any && now.Sub(used) < cacheTTL {
 			read = m.size
 		}
 		marked = m.size
@@ -102,8 +103,8 @@ func (c *cache) usage(p *prompt, now time.Time) (u tree.Usage) {
 	return u
 }
 
-// begun says that an answer has begun: what is marked can be read.
-func (c *cache) begun(p *prompt, now time.Time) {
+// answerStarted makes the marked prefixes readable.
+func (c *cache) answerStarted(p *prompt, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, m := range p.marks {
@@ -111,19 +112,18 @@ func (c *cache) begun(p *prompt, now time.Time) {
 	}
 	if len(c.used) > c.forget {
 		for key, used := range c.used {
-			if now.Sub(used) >= cachedFor {
+			if now.Sub(used) >= cacheTTL {
 				delete(c.used, key)
 			}
 		}
-		c.forget = forgetAbove + 2*len(c.used)
+		c.forget = evictAbove + 2*len(c.used)
 	}
 }
 
 func tokens(bytes int) int64 { return int64((bytes + bytesPerToken - 1) / bytesPerToken) }
 
-// counted gives the answer with what its request has taken from the cache, and has written there,
-// unless the answer says that itself.
-func counted(a *model.Answer, u tree.Usage) *model.Answer {
+// withUsage adds the cache usage to an answer, unless the answer has its own.
+func withUsage(a *model.Answer, u tree.Usage) *model.Answer {
 	if a.Usage.CacheRead+a.Usage.CacheWrite > 0 || u.CacheRead+u.CacheWrite == 0 {
 		return a
 	}

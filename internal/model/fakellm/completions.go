@@ -27,13 +27,13 @@ func (completions) begin(out *events, name string) answer {
 	return c
 }
 
-// completion is an answer being written.
+// completion is an answer that is being written.
 type completion struct {
 	out   *events
 	model string
 }
 
-// send writes a chunk; finish is why the answer ends, or nil.
+// send writes a chunk. finish is the finish reason, or nil.
 func (c *completion) send(delta fields, finish any) {
 	c.chunk([]any{fields{"index": 0, "delta": delta, "logprobs": nil, "finish_reason": finish}}, nil)
 }

@@ -1,8 +1,7 @@
-// Package fakellm serves a model over the wires of Anthropic's Messages API and of
-// OpenAI's Responses and chat completions, as the real ones do, and makes every trouble on the way
-// that there may be. It is for tests and demonstrations: requests that the real
-// servers would refuse are refused, so that an adapter that gets on with it has
-// spoken properly.
+// Package fakellm serves a model over Anthropic's Messages API and over OpenAI's Responses and
+// chat completions APIs, and can inject faults. It is for tests and demos. It rejects requests
+// that the real servers would reject, so an adapter that works with it uses the protocol
+// correctly.
 package fakellm
 
 import (
@@ -20,15 +19,14 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// Config says what to serve.
+// Config configures a server.
 type Config struct {
 	Model model.Model
-	// Rate is how many requests a second are taken, and how many at once; more are
-	// refused with 429. 0: all.
+	// Rate is how many requests are accepted per second, and how many at once. Others get
+	// status 429. 0 means no limit.
 	Rate float64
-	// Trouble is what goes wrong with the n-th request that was taken, from 1; nil:
-	// nothing.
-	Trouble func(n int64) Trouble
+	// Fault returns the fault of the n-th accepted request, counted from 1. Optional.
+	Fault func(n int64) Fault
 }
 
 // Server serves all three APIs. It implements [http.Handler].
@@ -40,19 +38,19 @@ type Server struct {
 	counts struct{ taken, limited, whole atomic.Int64 }
 }
 
-// Counts are of the requests so far.
+// Counts are the numbers of requests so far.
 type Counts struct {
-	Taken   int64 // that were not refused for the rate
-	Limited int64 // that were
-	Whole   int64 // that got all of their answer
+	Accepted  int64 // accepted by the rate limit
+	Limited   int64 // refused by the rate limit
+	Completed int64 // answered completely
 }
 
-// New makes a server.
+// New returns a server.
 func New(c Config) *Server {
-	if c.Trouble == nil {
-		c.Trouble = func(int64) Trouble { return Trouble{} }
+	if c.Fault == nil {
+		c.Fault = func(int64) Fault { return Fault{} }
 	}
-	s := &Server{config: c, mux: http.NewServeMux(), limit: newLimit(c.Rate), cache: cache{used: map[beginning]time.Time{}}}
+	s := &Server{config: c, mux: http.NewServeMux(), limit: newLimit(c.Rate), cache: cache{used: map[prefixKey]time.Time{}}}
 	s.mux.HandleFunc("POST /v1/messages", func(w http.ResponseWriter, r *http.Request) { s.serve(w, r, messages{}) })
 	s.mux.HandleFunc("POST /v1/chat/completions", func(w http.ResponseWriter, r *http.Request) { s.serve(w, r, completions{}) })
 	s.mux.HandleFunc("POST /v1/responses", func(w http.ResponseWriter, r *http.Request) { s.serve(w, r, responses{}) })
@@ -62,18 +60,18 @@ func New(c Config) *Server {
 // ServeHTTP answers a request.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
 
-// Counts gives the counts.
+// Counts returns the counts.
 func (s *Server) Counts() Counts {
-	return Counts{Taken: s.counts.taken.Load(), Limited: s.counts.limited.Load(), Whole: s.counts.whole.Load()}
+	return Counts{Accepted: s.counts.taken.Load(), Limited: s.counts.limited.Load(), Completed: s.counts.whole.Load()}
 }
 
 // wire is one of the APIs.
 type wire interface {
-	// read takes a request apart. The error says why the real server would refuse it.
+	// read parses a request. The error says why the real server would reject it.
 	read(body []byte) (*model.Request, error)
-	// refusal is the body of an answer with a status that is not success.
+	// refusal is the response body for a status other than success.
 	refusal(status int, message string) any
-	// begin begins the events of an answer.
+	// begin starts the event stream of an answer.
 	begin(out *events, model string) answer
 }
 
@@ -81,7 +79,7 @@ type wire interface {
 type answer interface {
 	delta(d model.Delta)
 	finish(a *model.Answer)
-	// fail is how the real server says in the middle of an answer that it can't go on.
+	// fail writes the event with which the real server breaks an answer off.
 	fail(status int, message string)
 }
 
@@ -94,7 +92,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, api wire) {
 		refuse(w, api, http.StatusTooManyRequests, wait, "too many requests")
 		return
 	}
-	trouble := s.config.Trouble(s.counts.taken.Add(1))
+	trouble := s.config.Fault(s.counts.taken.Add(1))
 	if trouble.Status != 0 {
 		refuse(w, api, trouble.Status, trouble.RetryAfter, "so the trouble goes")
 		return
@@ -112,9 +110,9 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, api wire) {
 		refuse(w, api, http.StatusBadRequest, 0, err.Error())
 		return
 	}
-	out := &events{w: w, flush: http.NewResponseController(w), ended: r.Context().Done(), trouble: trouble}
+	out := &events{w: w, flush: http.NewResponseController(w), ended: r.Context().Done(), fault: trouble}
 	p := &play{out: out, begin: func() answer { return api.begin(out, req.Model) }}
-	if marking, ok := api.(caching); ok {
+	if marking, ok := api.(cachingAPI); ok {
 		if err := s.caching(p, marking, body); err != nil {
 			refuse(w, api, http.StatusBadRequest, 0, err.Error())
 			return
@@ -123,8 +121,9 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, api wire) {
 	s.play(r, req, p, api)
 }
 
-// caching lets a prompt be cached from when its answer begins, and looks what is cached of it already.
-func (s *Server) caching(p *play, api caching, body []byte) error {
+// caching makes the prompt cacheable when its answer starts, and looks up what is cached
+// already.
+func (s *Server) caching(p *play, api cachingAPI, body []byte) error {
 	prompt, err := api.prompt(body)
 	if err != nil {
 		return err
@@ -132,18 +131,18 @@ func (s *Server) caching(p *play, api caching, body []byte) error {
 	p.usage = s.cache.usage(&prompt, time.Now())
 	begin := p.begin
 	p.begin = func() answer {
-		s.cache.begun(&prompt, time.Now())
+		s.cache.answerStarted(&prompt, time.Now())
 		return begin()
 	}
 	return nil
 }
 
-// play is an answer that begins when there is something to say.
+// play is an answer that starts when there is something to write.
 type play struct {
 	out    *events
 	begin  func() answer
-	answer answer     // nil before it has begun
-	usage  tree.Usage // of the cache, if there is one
+	answer answer     // nil before it has started
+	usage  tree.Usage // usage of the cache, if there is one
 }
 
 func (p *play) begun() answer {
@@ -153,9 +152,9 @@ func (p *play) begun() answer {
 	return p.answer
 }
 
-// play has the model answer.
+// play lets the model answer.
 func (s *Server) play(r *http.Request, req *model.Request, p *play, api wire) {
-	t := p.out.trouble
+	t := p.out.fault
 	if t.Padding > 0 {
 		p.begun().delta(model.Delta{Text: padding(t.Padding)})
 	}
@@ -166,7 +165,7 @@ func (s *Server) play(r *http.Request, req *model.Request, p *play, api wire) {
 	}
 	answer, err := s.config.Model.Generate(r.Context(), req, emit)
 	if err == nil && silent {
-		recite(answer, emit)
+		emitAll(answer, emit)
 	}
 	var failed *model.Error
 	switch {
@@ -180,15 +179,15 @@ func (s *Server) play(r *http.Request, req *model.Request, p *play, api wire) {
 		if t.Malformed {
 			answer = malformed(answer)
 		}
-		p.begun().finish(counted(answer, p.usage))
-		if !p.out.spoilt {
+		p.begun().finish(withUsage(answer, p.usage))
+		if !p.out.aborted {
 			s.counts.whole.Add(1)
 		}
 	}
 }
 
-// recite shows the texts of an answer that was not shown while it was made.
-func recite(a *model.Answer, emit func(model.Delta)) {
+// emitAll emits the texts of an answer that was not streamed.
+func emitAll(a *model.Answer, emit func(model.Delta)) {
 	for _, b := range a.Blocks {
 		switch b := b.(type) {
 		case tree.Thinking:
@@ -199,7 +198,7 @@ func recite(a *model.Answer, emit func(model.Delta)) {
 	}
 }
 
-// malformed gives an answer whose calls have inputs that are no JSON.
+// malformed returns an answer with invalid JSON as the inputs of its calls.
 func malformed(a *model.Answer) *model.Answer {
 	out := *a
 	out.Blocks = nil
@@ -213,7 +212,7 @@ func malformed(a *model.Answer) *model.Answer {
 	return &out
 }
 
-// caller takes from the headers who asks.
+// caller reads the headers that identify the caller.
 func caller(h http.Header, req *model.Request) error {
 	req.Agent = h.Get(upstream.HeaderAgent)
 	for name, take := range map[string]func(string) error{
@@ -242,7 +241,7 @@ func refuse(w http.ResponseWriter, api wire, status int, after time.Duration, me
 		_, err = w.Write(text)
 	}
 	if err != nil {
-		panic(http.ErrAbortHandler) // nobody listens any more
+		panic(http.ErrAbortHandler) // the client has left
 	}
 }
 

@@ -33,7 +33,7 @@ type fields map[string]any
 func (f fields) String() string {
 	text, err := json.Marshal(f)
 	if err != nil {
-		panic(fmt.Sprintf("an event has no JSON form: %v", err)) // it is made here
+		panic(fmt.Sprintf("an event has no JSON form: %v", err)) // events are built here, so this cannot happen
 	}
 	return string(text)
 }
@@ -49,11 +49,11 @@ func (messages) begin(out *events, name string) answer {
 	return m
 }
 
-// message is an answer being written.
+// message is an answer that is being written.
 type message struct {
 	out      *events
 	blocks   int
-	open     int // the block being written; -1 for none
+	open     int // the open block; -1 for none
 	thinking bool
 	said     bool // some text was written
 }
@@ -131,7 +131,7 @@ func (m *message) fail(status int, text string) {
 	m.out.send("error", messages{}.refusal(status, text).(fields).String())
 }
 
-// halves cuts a text in two, between characters.
+// halves splits a text in two, between characters.
 func halves(s string) []string {
 	at := len(s) / 2
 	for at > 0 && s[at]&0xC0 == 0x80 {

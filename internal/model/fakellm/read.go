@@ -12,17 +12,16 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// reading is a conversation being taken apart. It refuses what the real servers do:
-// a call without its result, a result without its call, an id that occurs twice, a name
-// that can't be a tool's.
-type reading struct {
+// requestReader parses a conversation. It rejects what the real servers reject: a call without
+// a result, a result without a call, a duplicate id, an invalid tool name.
+type requestReader struct {
 	req  *model.Request
 	seen map[string]bool
 	open map[string]int // calls without a result, by id: their blocks
 }
 
-func newReading(name string, maxTokens int) *reading {
-	return &reading{req: &model.Request{Model: name, MaxTokens: maxTokens}, seen: map[string]bool{}, open: map[string]int{}}
+func newRequestReader(name string, maxTokens int) *requestReader {
+	return &requestReader{req: &model.Request{Model: name, MaxTokens: maxTokens}, seen: map[string]bool{}, open: map[string]int{}}
 }
 
 var (
@@ -30,8 +29,8 @@ var (
 	toolName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
 )
 
-// add adds a block of a message; results and other words become messages of their own.
-func (r *reading) add(role tree.Role, b tree.Block) error {
+// add adds a block of a message. Results and other content become separate messages.
+func (r *requestReader) add(role tree.Role, b tree.Block) error {
 	switch b := b.(type) {
 	case tree.Text:
 		if strings.TrimSpace(b.Text) == "" {
@@ -61,8 +60,7 @@ func (r *reading) add(role tree.Role, b tree.Block) error {
 	return nil
 }
 
-// newsIn gives the child whose end a text tells of; zero if it is no such text. The
-// wire has no other place for it.
+// newsIn returns the child whose end a text reports, or zero. The APIs have no field for that.
 func newsIn(text string) tree.ChildRun {
 	var told struct {
 		TaskID  tree.TaskID `json:"task_id"`
@@ -75,7 +73,7 @@ func newsIn(text string) tree.ChildRun {
 }
 
 // result adds the result of a call.
-func (r *reading) result(id, text string, isError bool) error {
+func (r *requestReader) result(id, text string, isError bool) error {
 	block, ok := r.open[id]
 	if !ok {
 		return fmt.Errorf("a result for %q, which is no open call", id)
@@ -85,17 +83,17 @@ func (r *reading) result(id, text string, isError bool) error {
 	return nil
 }
 
-// next is the place of the next block of a role's message.
-func (r *reading) next(role tree.Role) int {
+// next returns the index of the next block in a message of a role.
+func (r *requestReader) next(role tree.Role) int {
 	if n := len(r.req.Messages); n > 0 && r.req.Messages[n-1].Role == role {
 		return len(r.req.Messages[n-1].Blocks)
 	}
 	return 0
 }
 
-// put adds a block. Users' texts are messages each, as they were before they were
-// put together for the wire.
-func (r *reading) put(role tree.Role, b tree.Block) {
+// put adds a block. Each user text becomes a message, as before the texts were merged for the
+// API.
+func (r *requestReader) put(role tree.Role, b tree.Block) {
 	n := len(r.req.Messages)
 	if n == 0 || r.req.Messages[n-1].Role != role || role == tree.RoleUser {
 		r.req.Messages = append(r.req.Messages, tree.Message{Role: role})
@@ -104,8 +102,8 @@ func (r *reading) put(role tree.Role, b tree.Block) {
 	r.req.Messages[n-1].Blocks = append(r.req.Messages[n-1].Blocks, b)
 }
 
-// end gives the request.
-func (r *reading) end() (*model.Request, error) {
+// end returns the request.
+func (r *requestReader) end() (*model.Request, error) {
 	switch n := len(r.req.Messages); {
 	case n == 0 || r.req.Messages[0].Role != tree.RoleUser:
 		return nil, errors.New("a conversation begins with a user")
@@ -120,7 +118,7 @@ func (r *reading) end() (*model.Request, error) {
 // content is a text, or a list of blocks.
 type content []block
 
-// block has the fields of all kinds of blocks.
+// block has the fields of all types of blocks.
 type block struct {
 	Type      string          `json:"type"`
 	Text      string          `json:"text"`
@@ -160,8 +158,8 @@ func (c content) text() string {
 	return strings.Join(texts, "\n")
 }
 
-// tool adds a tool, whose schema is a JSON object.
-func (r *reading) tool(name, description string, schema json.RawMessage) error {
+// tool adds a tool. Its schema must be a JSON object.
+func (r *requestReader) tool(name, description string, schema json.RawMessage) error {
 	var object map[string]json.RawMessage
 	if err := json.Unmarshal(schema, &object); err != nil {
 		return fmt.Errorf("the schema of %s: %w", name, err)

@@ -45,7 +45,7 @@ func (completions) read(body []byte) (*model.Request, error) {
 	if in.Model == "" || !in.Stream {
 		return nil, errors.New("model and stream are required")
 	}
-	r := newReading(in.Model, 0)
+	r := newRequestReader(in.Model, 0)
 	for _, t := range in.Tools {
 		if err := r.tool(t.Function.Name, t.Function.Description, t.Function.Parameters); err != nil {
 			return nil, err
@@ -59,11 +59,11 @@ func (completions) read(body []byte) (*model.Request, error) {
 	return r.end()
 }
 
-// failed begins the text of a result that is an error, for want of a field.
-const failed = "Error: "
+// errorPrefix starts the text of an error result, because the API has no field for it.
+const errorPrefix = "Error: "
 
-// message adds a message of OpenAI's.
-func (r *reading) message(m *completionsMessage) error {
+// message adds a message in OpenAI's format.
+func (r *requestReader) message(m *completionsMessage) error {
 	text := m.Content.text()
 	switch m.Role {
 	case "system":
@@ -72,7 +72,7 @@ func (r *reading) message(m *completionsMessage) error {
 	case "user":
 		return r.user(text)
 	case "tool":
-		text, isError := strings.CutPrefix(text, failed)
+		text, isError := strings.CutPrefix(text, errorPrefix)
 		return r.result(m.CallID, text, isError)
 	case "assistant":
 		if text != "" {
@@ -91,13 +91,13 @@ func (r *reading) message(m *completionsMessage) error {
 	return fmt.Errorf("the role %q", m.Role)
 }
 
-// user adds what a user said. News of children are messages of their own again.
-func (r *reading) user(text string) error {
+// user adds user content. News of children become separate messages again.
+func (r *requestReader) user(text string) error {
 	parts := strings.Split(text, "\n\n")
 	for begin, i := 0, 0; i < len(parts); i++ {
 		last := i == len(parts)-1
 		if news := !newsIn(parts[i]).Task.IsZero(); !news && !last && newsIn(parts[i+1]).Task.IsZero() {
-			continue // it goes on
+			continue // the text continues
 		}
 		if err := r.add(tree.RoleUser, tree.Text{Text: strings.Join(parts[begin:i+1], "\n\n")}); err != nil {
 			return err

@@ -30,7 +30,7 @@ type messagesRequest struct {
 	} `json:"messages"`
 }
 
-// maxMarks is how many blocks may be marked for the cache.
+// maxMarks is the maximum number of cache marks.
 const maxMarks = 4
 
 func (messages) read(body []byte) (*model.Request, error) {
@@ -47,7 +47,7 @@ func (messages) read(body []byte) (*model.Request, error) {
 	if n := in.marks(); n > maxMarks {
 		return nil, fmt.Errorf("%d blocks have cache_control, %d may", n, maxMarks)
 	}
-	r := newReading(in.Model, in.MaxTokens)
+	r := newRequestReader(in.Model, in.MaxTokens)
 	r.req.System = in.System.text()
 	for _, t := range in.Tools {
 		if err := r.tool(t.Name, t.Description, t.InputSchema); err != nil {
@@ -69,7 +69,7 @@ func (messages) read(body []byte) (*model.Request, error) {
 	return r.end()
 }
 
-// marks counts the blocks that are marked for the cache.
+// marks counts the cache marks.
 func (in *messagesRequest) marks() int {
 	n := 0
 	count := func(cache *struct{}) {
@@ -91,8 +91,8 @@ func (in *messagesRequest) marks() int {
 	return n
 }
 
-// block adds a block of Anthropic's.
-func (r *reading) block(side string, b block) error {
+// block adds a block in Anthropic's format.
+func (r *requestReader) block(side string, b block) error {
 	role := tree.RoleUser
 	if side == "assistant" {
 		role = tree.RoleAssistant

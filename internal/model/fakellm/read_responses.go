@@ -27,7 +27,7 @@ type responsesRequest struct {
 	Input []responsesItem `json:"input"`
 }
 
-// responsesItem has the fields of all kinds of items.
+// responsesItem has the fields of all types of items.
 type responsesItem struct {
 	Type      string  `json:"type"`
 	Role      string  `json:"role"`
@@ -51,11 +51,11 @@ func (responses) read(body []byte) (*model.Request, error) {
 	if in.Model == "" || !in.Stream {
 		return nil, errors.New("model and stream are required")
 	}
-	r := newReading(in.Model, in.MaxTokens)
+	r := newRequestReader(in.Model, in.MaxTokens)
 	r.req.System = in.Instructions
 	for _, t := range in.Tools {
 		if t.Type != "function" || t.Strict == nil || *t.Strict {
-			return nil, fmt.Errorf("the schema of %s is not a strict one", t.Name) // which it has to be unless it says not to be
+			return nil, fmt.Errorf("the schema of %s is not a strict one", t.Name) // strict is the default
 		}
 		if err := r.tool(t.Name, t.Description, t.Parameters); err != nil {
 			return nil, err
@@ -70,7 +70,7 @@ func (responses) read(body []byte) (*model.Request, error) {
 }
 
 // item adds an item.
-func (r *reading) item(all []responsesItem, i int) error {
+func (r *requestReader) item(all []responsesItem, i int) error {
 	switch item := &all[i]; item.Type {
 	case "", "message":
 		for _, b := range item.Content {
@@ -91,20 +91,20 @@ func (r *reading) item(all []responsesItem, i int) error {
 	case "function_call":
 		return r.add(tree.RoleAssistant, tree.ToolUse{ProviderID: item.CallID, Name: item.Name, Input: json.RawMessage(item.Arguments)})
 	case "function_call_output":
-		text, isError := strings.CutPrefix(item.Output, failed)
+		text, isError := strings.CutPrefix(item.Output, errorPrefix)
 		return r.result(item.CallID, text, isError)
 	default:
 		return fmt.Errorf("an item of type %q", item.Type)
 	}
 }
 
-// reasoning adds what a model has thought before the items that follow.
-func (r *reading) reasoning(item *responsesItem, rest []responsesItem) error {
+// reasoning adds reasoning before the items that follow it.
+func (r *requestReader) reasoning(item *responsesItem, rest []responsesItem) error {
 	led := len(rest) > 0 && (rest[0].Type == "reasoning" || rest[0].Type == "function_call" || rest[0].Role == "assistant")
 	switch {
 	case item.ID == "" || item.Summary == nil:
 		return errors.New("reasoning needs its id and its summary")
-	case item.Encrypted != sealedThoughts:
+	case item.Encrypted != encryptedReasoning:
 		return fmt.Errorf("the encrypted content for item %s could not be verified", item.ID)
 	case !led:
 		return fmt.Errorf("item %q of type 'reasoning' was provided without its required following item", item.ID)

@@ -17,18 +17,18 @@ func (responses) refusal(status int, message string) any {
 
 func (responses) begin(out *events, name string) answer {
 	r := &response{out: out, model: name}
-	r.send("response.created", fields{"response": r.whole("in_progress", nil)})
+	r.send("response.created", fields{"response": r.snapshot("in_progress", nil)})
 	return r
 }
 
-// response is an answer being written.
+// response is an answer that is being written.
 type response struct {
 	out   *events
 	model string
-	sent  int    // events
-	items []any  // those that are whole
-	open  string // the kind of the item being written; empty: none
-	shown string // what it says so far
+	sent  int    // number of events
+	items []any  // complete items
+	open  string // type of the open item; empty: none
+	shown string // its text so far
 
 }
 
@@ -38,8 +38,8 @@ func (r *response) send(name string, f fields) {
 	r.out.send(name, f.String())
 }
 
-// whole is the answer as far as it has come.
-func (r *response) whole(status string, more fields) fields {
+// snapshot returns the answer so far.
+func (r *response) snapshot(status string, more fields) fields {
 	out := fields{
 		"id": "resp_fake", "object": "response", "created_at": 1_700_000_000, "model": r.model, "status": status,
 		"error": nil, "incomplete_details": nil, "output": append([]any{}, r.items...), "usage": nil,
@@ -67,21 +67,21 @@ func (r *response) delta(d model.Delta) {
 	r.send(event, piece)
 }
 
-// sealedThoughts stand for what only the provider can read.
-const sealedThoughts = "c2VhbGVk"
+// encryptedReasoning stands for content that only the provider can read.
+const encryptedReasoning = "c2VhbGVk"
 
-// item is the text or the reasoning being written.
+// item returns the open text or reasoning item.
 func (r *response) item(status string) fields {
 	if r.open == "reasoning" {
 		return fields{
-			"type": r.open, "id": r.id(), "summary": []any{fields{"type": "summary_text", "text": r.shown}}, "encrypted_content": sealedThoughts,
+			"type": r.open, "id": r.id(), "summary": []any{fields{"type": "summary_text", "text": r.shown}}, "encrypted_content": encryptedReasoning,
 		}
 	}
 	part := fields{"type": "output_text", "text": r.shown, "annotations": []any{}}
 	return fields{"type": r.open, "id": r.id(), "role": "assistant", "status": status, "content": []any{part}}
 }
 
-// close ends the item being written.
+// close completes the open item.
 func (r *response) close() {
 	if r.open != "" {
 		r.done(r.item("completed"))
@@ -112,7 +112,7 @@ func (r *response) finish(a *model.Answer) {
 		"input_tokens_details":  fields{"cached_tokens": u.CacheRead, "cache_write_tokens": u.CacheWrite},
 		"output_tokens_details": fields{"reasoning_tokens": 0},
 	}
-	r.send(event, fields{"response": r.whole(status, more)})
+	r.send(event, fields{"response": r.snapshot(status, more)})
 }
 
 func (r *response) call(use tree.ToolUse) {
@@ -130,5 +130,5 @@ func (r *response) fail(status int, message string) {
 	if status == http.StatusTooManyRequests {
 		code = "rate_limit_exceeded"
 	}
-	r.send("response.failed", fields{"response": r.whole("failed", fields{"error": fields{"code": code, "message": message}})})
+	r.send("response.failed", fields{"response": r.snapshot("failed", fields{"error": fields{"code": code, "message": message}})})
 }

@@ -59,7 +59,7 @@ func serve(t *testing.T, api string, c fakellm.Config) (model.Model, *fakellm.Se
 	fake := fakellm.New(c)
 	server := httptest.NewServer(fake)
 	t.Cleanup(server.Close)
-	client := upstream.NewClient(upstream.DefaultTimes())
+	client := upstream.NewClient(upstream.DefaultTimeouts())
 	t.Cleanup(client.CloseIdleConnections)
 	return apis[api](t, server.URL, client), fake
 }

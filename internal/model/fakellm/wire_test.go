@@ -59,7 +59,7 @@ func TestAnAnswerComesWhole(t *testing.T) {
 		if text != "Läs ✓" || thinking != "Hm, „both“." {
 			t.Errorf("shown: %q, thinking %q", text, thinking)
 		}
-		if n := fake.Counts(); n != (fakellm.Counts{Taken: 1, Whole: 1}) {
+		if n := fake.Counts(); n != (fakellm.Counts{Accepted: 1, Completed: 1}) {
 			t.Errorf("counted %+v", n)
 		}
 	})
@@ -154,32 +154,32 @@ func TestACutAnswerIsNone(t *testing.T) {
 func TestTroubles(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		trouble fakellm.Trouble
+		trouble fakellm.Fault
 		want    model.ErrorKind
 		after   time.Duration
 	}{
-		"429":                     {fakellm.Trouble{Status: 429, RetryAfter: 7 * time.Second}, model.ErrorRateLimited, 7 * time.Second},
-		"400":                     {fakellm.Trouble{Status: 400}, model.ErrorInvalid, 0},
-		"401":                     {fakellm.Trouble{Status: 401}, model.ErrorAuth, 0},
-		"500":                     {fakellm.Trouble{Status: 500}, model.ErrorOverloaded, 0},
-		"529":                     {fakellm.Trouble{Status: 529, RetryAfter: time.Second}, model.ErrorOverloaded, time.Second},
-		"cut before anything":     {fakellm.Trouble{Cut: 1}, model.ErrorBroken, 0},
-		"cut in the middle":       {fakellm.Trouble{Cut: 700}, model.ErrorBroken, 0},
-		"ended in the middle":     {fakellm.Trouble{Cut: 700, Quietly: true}, model.ErrorBroken, 0},
-		"overloaded on the way":   {fakellm.Trouble{BreakOff: 529}, model.ErrorOverloaded, 0},
-		"rate limited on the way": {fakellm.Trouble{BreakOff: 429}, model.ErrorRateLimited, 0},
+		"429":                     {fakellm.Fault{Status: 429, RetryAfter: 7 * time.Second}, model.ErrorRateLimited, 7 * time.Second},
+		"400":                     {fakellm.Fault{Status: 400}, model.ErrorInvalid, 0},
+		"401":                     {fakellm.Fault{Status: 401}, model.ErrorAuth, 0},
+		"500":                     {fakellm.Fault{Status: 500}, model.ErrorOverloaded, 0},
+		"529":                     {fakellm.Fault{Status: 529, RetryAfter: time.Second}, model.ErrorOverloaded, time.Second},
+		"cut before anything":     {fakellm.Fault{Cut: 1}, model.ErrorBroken, 0},
+		"cut in the middle":       {fakellm.Fault{Cut: 700}, model.ErrorBroken, 0},
+		"ended in the middle":     {fakellm.Fault{Cut: 700, Quietly: true}, model.ErrorBroken, 0},
+		"overloaded on the way":   {fakellm.Fault{BreakOff: 529}, model.ErrorOverloaded, 0},
+		"rate limited on the way": {fakellm.Fault{BreakOff: 429}, model.ErrorRateLimited, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			each(t, func(t *testing.T, api string) {
-				m, fake := serve(t, api, fakellm.Config{Model: always(rich()), Trouble: func(int64) fakellm.Trouble { return test.trouble }})
+				m, fake := serve(t, api, fakellm.Config{Model: always(rich()), Fault: func(int64) fakellm.Fault { return test.trouble }})
 				answer, err := m.Generate(t.Context(), ask(), nil)
 				var failed *model.Error
 				if answer != nil || !errors.As(err, &failed) || failed.Kind != test.want || failed.RetryAfter != test.after {
 					t.Errorf("answered %v, %v", answer, err)
 				}
-				if n := fake.Counts(); n.Taken != 1 {
-					t.Errorf("asked %d times", n.Taken)
+				if n := fake.Counts(); n.Accepted != 1 {
+					t.Errorf("asked %d times", n.Accepted)
 				}
 			})
 		})
@@ -191,7 +191,7 @@ func TestWrongInputIsHandedOn(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, api string) {
 		m, _ := serve(t, api, fakellm.Config{
-			Model: always(rich()), Trouble: func(int64) fakellm.Trouble { return fakellm.Trouble{Malformed: true} },
+			Model: always(rich()), Fault: func(int64) fakellm.Fault { return fakellm.Fault{Malformed: true} },
 		})
 		answer, err := m.Generate(t.Context(), ask(), nil)
 		if err != nil {
@@ -270,7 +270,7 @@ func TestManyCallsAndMuchText(t *testing.T) {
 			a.Blocks = append(a.Blocks, tree.ToolUse{ProviderID: fmt.Sprintf("c%d", i), Name: "ls", Input: json.RawMessage(fmt.Sprintf(`{"n":%d}`, i))})
 		}
 		const much = 3 << 20
-		m, _ := serve(t, api, fakellm.Config{Model: always(a), Trouble: func(int64) fakellm.Trouble { return fakellm.Trouble{Padding: much} }})
+		m, _ := serve(t, api, fakellm.Config{Model: always(a), Fault: func(int64) fakellm.Fault { return fakellm.Fault{Padding: much} }})
 		got, err := m.Generate(t.Context(), ask(), nil)
 		if err != nil {
 			t.Fatal(err)
@@ -285,7 +285,7 @@ func TestManyCallsAndMuchText(t *testing.T) {
 func TestLeavingAStalledAnswer(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, api string) {
-		m, _ := serve(t, api, fakellm.Config{Model: always(rich()), Trouble: func(int64) fakellm.Trouble { return fakellm.Trouble{Stall: 900} }})
+		m, _ := serve(t, api, fakellm.Config{Model: always(rich()), Fault: func(int64) fakellm.Fault { return fakellm.Fault{Stall: 900} }})
 		ctx, cancel := context.WithCancelCause(t.Context())
 		why := errors.New("the run is over")
 		if _, err := m.Generate(ctx, ask(), func(model.Delta) { cancel(why) }); !errors.Is(err, why) {
@@ -346,7 +346,7 @@ func TestMuchThinking(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(fakellm.New(fakellm.Config{Model: always(rich())}))
 	t.Cleanup(server.Close)
-	client := upstream.NewClient(upstream.DefaultTimes())
+	client := upstream.NewClient(upstream.DefaultTimeouts())
 	t.Cleanup(client.CloseIdleConnections)
 	for _, tokens := range []int64{1024, 31_999, 32_000, 100_000} {
 		m, err := anthropic.New(anthropic.Config{

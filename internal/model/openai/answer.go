@@ -11,8 +11,8 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// answer is put together from the chunks of a stream.
-type answer struct {
+// answerBuilder builds an answer from the chunks of a stream.
+type answerBuilder struct {
 	model    string
 	thinking strings.Builder
 	text     strings.Builder
@@ -22,15 +22,15 @@ type answer struct {
 	usage    tree.Usage
 }
 
-// call is a tool call being written.
+// call is a tool call that is being received.
 type call struct {
 	index    int64
 	id, name string
 	input    strings.Builder
 }
 
-// take takes in a chunk.
-func (a *answer) take(c *sdk.ChatCompletionChunk, emit func(model.Delta)) {
+// handle handles a chunk.
+func (a *answerBuilder) handle(c *sdk.ChatCompletionChunk, emit func(model.Delta)) {
 	if c.Model != "" {
 		a.model = c.Model
 	}
@@ -40,7 +40,7 @@ func (a *answer) take(c *sdk.ChatCompletionChunk, emit func(model.Delta)) {
 	for i := range c.Choices {
 		choice := &c.Choices[i]
 		if choice.Index != 0 {
-			continue // one answer was asked for
+			continue // only one answer was requested
 		}
 		text, thoughts := content(&choice.Delta)
 		if thoughts = reasoning(&choice.Delta) + thoughts; thoughts != "" {
@@ -62,8 +62,8 @@ func (a *answer) take(c *sdk.ChatCompletionChunk, emit func(model.Delta)) {
 	}
 }
 
-// content is the text of a piece, and what reasoning stands in its place: servers of models
-// that reason may give a list of both (Mistral's do). What else is in it is left out.
+// content returns the text of a chunk, and the reasoning in it. Servers of reasoning models may
+// send a list of both instead of a text, as Mistral's do. Other parts are ignored.
 func content(d *sdk.ChatCompletionChunkChoiceDelta) (text, thoughts string) {
 	var parts []struct {
 		Type, Text string
@@ -84,8 +84,8 @@ func content(d *sdk.ChatCompletionChunkChoiceDelta) (text, thoughts string) {
 	return text, thoughts
 }
 
-// reasoning is what servers of reasoning models send beside the text, under one of
-// two names that are not OpenAI's.
+// reasoning returns the reasoning that servers send next to the text, in one of two fields that
+// are not OpenAI's.
 func reasoning(d *sdk.ChatCompletionChunkChoiceDelta) string {
 	for _, name := range []string{"reasoning_content", "reasoning"} {
 		var text string
@@ -96,9 +96,9 @@ func reasoning(d *sdk.ChatCompletionChunkChoiceDelta) string {
 	return ""
 }
 
-// addCall takes in a piece of a call. A piece of another one may have the same index:
+// addCall adds a piece of a call. Pieces of different calls may have the same index, because
 // some servers give all calls the index 0.
-func (a *answer) addCall(d *sdk.ChatCompletionChunkChoiceDeltaToolCall) {
+func (a *answerBuilder) addCall(d *sdk.ChatCompletionChunkChoiceDeltaToolCall) {
 	var c *call
 	for i := len(a.calls) - 1; i >= 0 && c == nil; i-- {
 		if a.calls[i].index == d.Index {
@@ -118,9 +118,8 @@ func (a *answer) addCall(d *sdk.ChatCompletionChunkChoiceDeltaToolCall) {
 	c.input.WriteString(d.Function.Arguments)
 }
 
-// isAnother reports whether a piece of the same index is of another call: if it has
-// another id or, where there are no ids, brings a name and input for a call that has
-// all of its own.
+// isAnother reports whether a piece with the same index belongs to a new call. It does if its
+// id differs or, without ids, if it has a name and input while the current call is complete.
 func (c *call) isAnother(d *sdk.ChatCompletionChunkChoiceDeltaToolCall) bool {
 	if d.ID != "" || c.id != "" {
 		return d.ID != "" && c.id != "" && d.ID != c.id
@@ -135,8 +134,8 @@ func usage(u *sdk.CompletionUsage) tree.Usage {
 	}
 }
 
-// whole gives the answer once the stream has said that it is.
-func (a *answer) whole() *model.Answer {
+// finished returns the answer when the stream is complete.
+func (a *answerBuilder) finished() *model.Answer {
 	out := &model.Answer{Model: a.model, Usage: a.usage, Stop: a.stop()}
 	if a.thinking.Len() > 0 {
 		out.Blocks = append(out.Blocks, tree.Thinking{Text: a.thinking.String()})
@@ -147,18 +146,18 @@ func (a *answer) whole() *model.Answer {
 		}
 	}
 	if out.Stop == tree.StopRefusal {
-		return out // what it had begun to do is part of what it declined
+		return out // what the model had started belongs to what it refused
 	}
 	for i, c := range a.calls {
 		cut := (out.Stop == tree.StopMaxTokens || out.Stop == tree.StopUnspecified) && i == len(a.calls)-1
-		out.Blocks = append(out.Blocks, tree.ToolUse{ProviderID: c.id, Name: c.name, Input: upstream.Input(c.input.String(), cut)})
+		out.Blocks = append(out.Blocks, tree.ToolUse{ProviderID: c.id, Name: c.name, Input: upstream.ToolInput(c.input.String(), cut)})
 	}
 	return out
 }
 
-// stop says why the model stopped. Servers have reasons of their own beside OpenAI's; of
-// one that is not known nothing is said, and the answer may not be whole.
-func (a *answer) stop() tree.StopReason {
+// stop returns the stop reason. Servers use reasons of their own in addition to OpenAI's. An
+// unknown reason is unspecified, and the answer may be incomplete.
+func (a *answerBuilder) stop() tree.StopReason {
 	end := tree.StopUnspecified
 	switch strings.ToLower(a.finish) {
 	case "length", "model_length", "max_tokens", "model_context_window_exceeded":
@@ -171,14 +170,14 @@ func (a *answer) stop() tree.StopReason {
 	switch {
 	case a.refusal.Len() > 0:
 		return tree.StopRefusal
-	case len(a.calls) > 0 && end == tree.StopEndTurn: // some servers say "stop" nevertheless
+	case len(a.calls) > 0 && end == tree.StopEndTurn: // some servers send "stop" for it
 		return tree.StopToolUse
 	}
 	return end
 }
 
-// failed reports whether the server says with the finish reason that it has not finished.
-func (a *answer) failed() bool {
+// failed reports whether the finish reason says that the server failed.
+func (a *answerBuilder) failed() bool {
 	switch strings.ToLower(a.finish) {
 	case "error", "network_error", "insufficient_system_resource", "abort":
 		return true

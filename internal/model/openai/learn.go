@@ -12,119 +12,121 @@ import (
 	"github.com/coppice-run/coppice/internal/model/upstream"
 )
 
-// known are the habits of models, by name. Many requests learn at once.
-type known struct {
-	mu     sync.Mutex
-	habits map[string]habits
+// quirkCache holds the quirks of models by name. It is safe for concurrent use.
+type quirkCache struct {
+	mu      sync.Mutex
+	byModel map[string]quirks
 }
 
-func (k *known) of(name string) habits {
+func (k *quirkCache) get(name string) quirks {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.habits[name]
+	return k.byModel[name]
 }
 
-// add adds what a request has learned of a model to what others have, some of them meanwhile.
-// It reports whether that is new.
-func (k *known) add(name string, h habits) (all habits, news bool) {
+// add merges the quirks that a request has learned with those that others have learned
+// meanwhile. It reports whether that adds any.
+func (k *quirkCache) add(name string, h quirks) (all quirks, news bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	had := k.habits[name]
-	if k.habits == nil {
-		k.habits = map[string]habits{}
+	had := k.byModel[name]
+	if k.byModel == nil {
+		k.byModel = map[string]quirks{}
 	}
-	all = had.and(h)
-	k.habits[name] = all
+	all = had.merge(h)
+	k.byModel[name] = all
 	return all, all != had
 }
 
-// learn keeps what a request was answered with after a refusal: of the model for as long as
-// the process lives, which is logged, and of the conversation.
+// learn records what made a request succeed after a refusal. The quirks of the model are kept
+// for the life of the process and logged. The omissions are kept for the conversation.
 func (m *Model) learn(ctx context.Context, name string, req *model.Request, answered Config, refusal error) {
-	m.lacks.Learn(name, req, answered.lack)
-	habits, news := m.habits.add(name, answered.habits)
+	m.omissions.Put(name, req, answered.omission)
+	all, news := m.quirks.add(name, answered.quirks)
 	if !news {
 		return
 	}
 	level := slog.LevelInfo
-	if habits.older {
+	if all.chatOnly {
 		level = slog.LevelWarn // such a model reasons less, or not at all
 	}
 	m.config.Logger.Log(ctx, level, "a model has refused a request, and is asked otherwise for as long as the process lives",
-		"model", name, "otherwise", habits.names(), "error", refusal, "session_id", req.Session, "task_id", req.Task)
+		"model", name, "otherwise", all.descriptions(), "error", refusal, "session_id", req.Session, "task_id", req.Task)
 }
 
-// after gives what to ask with after a refusal.
-func (c Config) after(err error, req *model.Request) Config {
+// next returns the configuration to try after a refusal. It equals c if there is none.
+func (c Config) next(err error, req *model.Request) Config {
 	switch {
-	case c.BaseURL == "" && c.overResponses() && refusesKey(err):
-		c.habits.older = true
+	case c.BaseURL == "" && c.usesResponses() && refusesKey(err):
+		c.quirks.chatOnly = true
 		return c
 	case !upstream.IsInvalid(err):
 		return c
 	}
-	if learned := c.learn(err, req); learned != c {
+	if learned := c.learnFrom(err, req); learned != c {
 		return learned
 	}
 	switch {
-	case c.BaseURL == "" && conversation.Attached(req.Messages) && !c.lack.attachments:
-		c.lack.attachments = true
-	case c.BaseURL == "" && c.overResponses() && !isTooLong(err) && !flagged(err):
-		c.lack.older = true
+	case c.BaseURL == "" && conversation.HasAttachments(req.Messages) && !c.omission.attachments:
+		c.omission.attachments = true
+	case c.BaseURL == "" && c.usesResponses() && !isTooLong(err) && !isPolicyRefusal(err):
+		c.omission.chatOnly = true
 	}
 	return c
 }
 
-// learn gives what to ask with after a refusal whose words say it.
-func (c Config) learn(err error, req *model.Request) Config {
+// learnFrom returns the configuration to try if the error text says what was refused.
+func (c Config) learnFrom(err error, req *model.Request) Config {
 	switch {
 	case c.effort() != "" && refusesEffort(err):
-		c.habits.noEffort = c.habits.noEffort || c.overResponses()
-		c.habits.noEffortOlder = c.habits.noEffortOlder || !c.overResponses()
-	case !c.overResponses():
-		c.habits = c.habits.after(err, len(req.Tools) > 0)
+		c.quirks.noEffort = c.quirks.noEffort || c.usesResponses()
+		c.quirks.noEffortChat = c.quirks.noEffortChat || !c.usesResponses()
+	case !c.usesResponses():
+		c.quirks = c.quirks.learnFrom(err, len(req.Tools) > 0)
 	case refusesInclude(err):
-		c.habits.sealsNothing = true
+		c.quirks.noEncryptedReasoning = true
 	case c.BaseURL == "" && refusesPhase(err):
-		c.habits.noPhase = true
+		c.quirks.noPhase = true
 	case refusesThoughts(err):
-		c.lack.thoughts, _ = c.lack.thoughts.With(conversation.LastSignature(req.Messages, isSealed))
+		c.omission.thinking, _ = c.omission.thinking.Add(conversation.LastSignature(req.Messages, isSealed))
 	case c.BaseURL == "" && refusesResponses(err):
-		c.habits.older = true
+		c.quirks.chatOnly = true
 	}
 	return c
 }
 
-// overResponses reports whether the model is asked over that API.
-func (c Config) overResponses() bool { return c.Responses && !c.habits.older && !c.lack.older }
+// usesResponses reports whether the model is called over the Responses API.
+func (c Config) usesResponses() bool {
+	return c.Responses && !c.quirks.chatOnly && !c.omission.chatOnly
+}
 
-// refusesKey reports whether the key may not be used for Responses. Such a one may be good for
+// refusesKey reports whether the key lacks permission for Responses. It may still be valid for
 // chat completions.
 func refusesKey(err error) bool {
 	failed, is := errors.AsType[*model.Error](err)
-	return is && failed.Kind == model.ErrorAuth && speaksOf(err, "api.responses")
+	return is && failed.Kind == model.ErrorAuth && mentions(err, "api.responses")
 }
 
-// isTooLong reports whether a conversation was refused for its length. Over chat completions
-// the same is shorter, as its reasoning does not go back; but it is to be summed up.
+// isTooLong reports whether a conversation was refused for its length. It would be shorter over
+// chat completions, which omit its reasoning; but it must be summarised instead.
 func isTooLong(err error) bool {
 	failed, is := errors.AsType[*model.Error](err)
 	return is && failed.Kind == model.ErrorTooLong
 }
 
-// flagged reports whether a conversation was refused for what it is about. That is not tried
-// in another way.
-func flagged(err error) bool { return speaksOf(err, "invalid_prompt", "_policy") }
+// isPolicyRefusal reports whether a conversation was refused for its content. That is not
+// retried in another way.
+func isPolicyRefusal(err error) bool { return mentions(err, "invalid_prompt", "_policy") }
 
-// refusesResponses reports whether a request was refused for the API that it came over, or
-// for the model there, so that others are refused too.
+// refusesResponses reports whether a request was refused because of the API, or because the
+// model is not available over it. Other requests are then refused too.
 func refusesResponses(err error) bool {
-	return !isTooLong(err) && speaksOf(err, "v1/responses", "v1/chat/completions", "responses api", "model_not_found", "unsupported_model")
+	return !isTooLong(err) && mentions(err, "v1/responses", "v1/chat/completions", "responses api", "model_not_found", "unsupported_model")
 }
 
-// speaksOf reports whether a refusal has one of these words. There is nothing else to tell some
-// of them by.
-func speaksOf(err error, parts ...string) bool {
+// mentions reports whether an error text contains one of these parts. Some refusals can only be
+// identified so.
+func mentions(err error, parts ...string) bool {
 	said := strings.ToLower(err.Error())
 	for _, part := range parts {
 		if strings.Contains(said, part) {

@@ -1,12 +1,11 @@
-// Package openai asks models over OpenAI's two APIs: Responses, which hands the
-// reasoning of a model back to it, and chat completions, which many servers speak: vLLM,
-// Ollama, llama.cpp, gateways.
+// Package openai calls models over OpenAI's two APIs: Responses, which can send the reasoning
+// of a model back to it, and chat completions, which many servers support, such as vLLM,
+// Ollama, llama.cpp and gateways.
 //
-// An answer counts only when its stream has said that it is whole: with
-// response.completed or response.incomplete, or with a finish reason that is no failure
-// and then [DONE]. Whatever ends before is an error. Nothing is tried again here but a
-// request that was refused for want of what only some models want, or for what it shows
-// of the conversation.
+// An answer counts only when its stream is complete: with response.completed or
+// response.incomplete or, for chat completions, with a finish reason that is not a failure,
+// followed by [DONE]. Any other end is an error. This package retries only requests that were
+// refused because of a quirk of the model, or because of a part of the conversation.
 package openai
 
 import (
@@ -28,46 +27,46 @@ import (
 	"github.com/coppice-run/coppice/internal/model/upstream"
 )
 
-// Config says whom to ask, and how.
+// Config configures a [Model].
 type Config struct {
 	Key     string
-	BaseURL string       // with its version, as in http://127.0.0.1:11434/v1; empty: OpenAI's own
-	Model   string       // for requests that name none; required
+	BaseURL string       // includes the version, as in http://127.0.0.1:11434/v1; empty: OpenAI's own server
+	Model   string       // default model; required
 	HTTP    *http.Client // required; see [upstream.NewClient]
-	// Responses has models asked over the API of this name. One of OpenAI's own server that
-	// refuses is asked over chat completions instead.
+	// Responses selects the Responses API. If OpenAI's own server refuses a model over it, chat
+	// completions are used.
 	Responses bool
-	// Effort is how much models reason, in the provider's words; empty: as they do by
-	// themselves. One that refuses to be told is not.
+	// Effort is the reasoning effort, in the provider's words; empty means the model's default.
+	// It is not sent to models that reject it.
 	Effort string
-	Logger *slog.Logger // nil: none
+	Logger *slog.Logger // optional
 
-	habits habits // of the model that is asked
-	lack   lack   // of the conversation
+	quirks   quirks   // of the requested model
+	omission omission // of the conversation
 }
 
-// lack is what a model has refused of a conversation, which it is asked without.
-type lack struct {
+// omission is what requests of a conversation leave out because a model has refused it.
+type omission struct {
 	attachments bool
-	thoughts    conversation.Forgotten
-	older       bool // it is refused over Responses, and goes over chat completions
+	thinking    conversation.RejectedThinking
+	chatOnly    bool // refused over Responses, so chat completions are used
 }
 
 // ownURL is OpenAI's own server.
 const ownURL = "https://api.openai.com/v1"
 
-// Model asks over the network. It implements [model.Model].
+// Model calls the API. It implements [model.Model].
 type Model struct {
-	config Config
-	client sdk.Client
-	habits known
-	lacks  upstream.Learned[lack]
+	config    Config
+	client    sdk.Client
+	quirks    quirkCache
+	omissions upstream.ConversationCache[omission]
 }
 
 var _ model.Model = (*Model)(nil)
 
-// New checks the configuration. Nothing is sent yet. What else the SDK finds in the
-// environment (OPENAI_ORG_ID, OPENAI_PROJECT_ID, OPENAI_CUSTOM_HEADERS) is used.
+// New checks the configuration. It sends nothing. The SDK also uses OPENAI_ORG_ID,
+// OPENAI_PROJECT_ID and OPENAI_CUSTOM_HEADERS from the environment.
 func New(c Config) (*Model, error) {
 	switch {
 	case c.Model == "":
@@ -84,7 +83,7 @@ func New(c Config) (*Model, error) {
 	}
 	options := []option.RequestOption{
 		option.WithBaseURL(base), option.WithHTTPClient(c.HTTP), option.WithMaxRetries(0), option.WithAPIKey(c.Key),
-		option.WithMiddleware(upstream.Streamed(kindSaid)), //nolint:bodyclose // the SDK closes what it is given
+		option.WithMiddleware(upstream.RequireStream(kindOfBody)), //nolint:bodyclose // the SDK closes the body
 	}
 	if c.Key == "" {
 		options = append(options, option.WithHeaderDel("Authorization"))
@@ -92,24 +91,24 @@ func New(c Config) (*Model, error) {
 	return &Model{config: c, client: sdk.NewClient(options...)}, nil
 }
 
-// Generate asks once, and once more for each thing that a refusal says the model wants,
-// which it gets from then on. At last a refused conversation goes without its attachments,
-// and then does so from then on; and then over the older API. If that is refused too, the
-// first refusal counts, unless the conversation has turned out to be too long.
+// Generate makes the request, and again for each requirement that a refusal reveals. If the
+// error text does not help, it tries without attachments, and then over chat completions. What
+// made the request succeed is remembered. If everything is refused, Generate returns the first
+// refusal, unless the conversation turned out to be too long.
 func (m *Model) Generate(ctx context.Context, req *model.Request, emit func(model.Delta)) (*model.Answer, error) {
 	preview := upstream.NewPreview(emit)
 	name, config := cmp.Or(req.Model, m.config.Model), m.config
-	config.habits, config.lack = m.habits.of(name), m.lacks.Of(name, req)
+	config.quirks, config.omission = m.quirks.get(name), m.omissions.Get(name, req)
 	began := config
 	var first error
 	for {
 		answer, err := m.ask(ctx, config, req, preview.Show)
-		next := config.after(err, req)
+		next := config.next(err, req)
 		switch {
 		case err == nil && config != began:
 			m.learn(ctx, name, req, config, first)
 		case next != config:
-			preview.TakeBack()
+			preview.Retract()
 			first, config = cmp.Or(first, err), next
 			continue
 		case first != nil && upstream.IsInvalid(err) && !isTooLong(err):
@@ -119,28 +118,28 @@ func (m *Model) Generate(ctx context.Context, req *model.Request, emit func(mode
 	}
 }
 
-// ask asks once.
+// ask makes one request.
 func (m *Model) ask(ctx context.Context, config Config, req *model.Request, emit func(model.Delta)) (*model.Answer, error) {
-	// A stream that is given up must not go on in the background.
+	// An abandoned stream must not continue in the background.
 	streaming, cancel := context.WithCancel(ctx)
 	defer cancel()
-	if config.overResponses() {
+	if config.usesResponses() {
 		return m.respond(streaming, config, req, emit)
 	}
 	return m.complete(streaming, config, req, emit)
 }
 
-// post sends a request, and gives the events that answer it.
+// post sends a request and returns the event stream of the response.
 func (m *Model) post(ctx context.Context, path string, params any, req *model.Request) (ssestream.Decoder, error) {
 	var resp *http.Response
-	options := append(m.caller(req), option.WithJSONSet("stream", true))
+	options := append(m.callerOptions(req), option.WithJSONSet("stream", true))
 	if err := m.client.Post(ctx, path, params, &resp, options...); err != nil {
-		return nil, refusal(ctx, resp, err)
+		return nil, requestError(ctx, resp, err)
 	}
 	return ssestream.NewDecoder(resp), nil
 }
 
-// complete asks over chat completions.
+// complete calls the chat completions API.
 func (m *Model) complete(ctx context.Context, config Config, req *model.Request, emit func(model.Delta)) (*model.Answer, error) {
 	params, err := config.params(req)
 	if err != nil {
@@ -150,44 +149,43 @@ func (m *Model) complete(ctx context.Context, config Config, req *model.Request,
 	if err != nil {
 		return nil, err
 	}
-	events := &watched{Decoder: said}
+	events := &doneWatcher{Decoder: said}
 	stream := ssestream.NewStream[sdk.ChatCompletionChunk](events, nil)
-	defer stream.Close() //nolint:errcheck // all that counts has been read
-	var a answer
+	defer stream.Close() //nolint:errcheck // everything that counts has been read
+	var a answerBuilder
 	for stream.Next() {
 		chunk := stream.Current()
-		a.take(&chunk, emit)
+		a.handle(&chunk, emit)
 	}
 	switch err := stream.Err(); {
 	case err != nil:
-		return nil, brokenOff(ctx, err)
+		return nil, streamError(ctx, err)
 	case !events.done || a.finish == "":
-		return nil, upstream.Broken(ctx, io.ErrUnexpectedEOF)
+		return nil, upstream.TransportError(ctx, io.ErrUnexpectedEOF)
 	case a.failed():
-		return nil, upstream.Broken(ctx, fmt.Errorf("the provider ended the answer with the reason %q", a.finish))
+		return nil, upstream.TransportError(ctx, fmt.Errorf("the provider ended the answer with the reason %q", a.finish))
 	}
-	return a.whole(), nil
+	return a.finished(), nil
 }
 
-// caller says who asks, to servers other than OpenAI's.
-func (m *Model) caller(req *model.Request) []option.RequestOption {
+// callerOptions returns the headers that identify the caller, for servers other than OpenAI's.
+func (m *Model) callerOptions(req *model.Request) []option.RequestOption {
 	var options []option.RequestOption
 	if m.config.BaseURL != "" {
-		for name, values := range upstream.Caller(req) {
+		for name, values := range upstream.CallerHeaders(req) {
 			options = append(options, option.WithHeader(name, values[0]))
 		}
 	}
 	return options
 }
 
-// watched notes whether a stream has said that it is done, which the stream itself
-// does not tell from an end without a word.
-type watched struct {
+// doneWatcher records whether a stream has ended with [DONE], which the SDK does not report.
+type doneWatcher struct {
 	ssestream.Decoder
 	done bool
 }
 
-func (w *watched) Next() bool {
+func (w *doneWatcher) Next() bool {
 	more := w.Decoder.Next()
 	if more && strings.TrimSpace(string(w.Event().Data)) == "[DONE]" {
 		w.done = true
@@ -195,19 +193,19 @@ func (w *watched) Next() bool {
 	return more
 }
 
-// refusal is what a request without an answer means. What the SDK makes of a body is
-// left aside: of one that is not as OpenAI's are, it keeps nothing or fails.
-func refusal(ctx context.Context, resp *http.Response, err error) error {
+// requestError returns the error for a failed request. It reads the body itself, because the
+// SDK drops it, or fails, if it is not in OpenAI's format.
+func requestError(ctx context.Context, resp *http.Response, err error) error {
 	if resp == nil || resp.StatusCode < http.StatusBadRequest || ctx.Err() != nil {
-		return upstream.Broken(ctx, err)
+		return upstream.TransportError(ctx, err)
 	}
 	body, unread := io.ReadAll(resp.Body) // the SDK has read it, and put it back
 	if unread != nil {
 		body = []byte(err.Error())
 	}
-	e := upstream.Refusal(resp.StatusCode, resp.Header, strings.TrimSpace(string(body)))
-	switch t := troubleOf(body); {
-	case t.says(codeQuota, codePlan):
+	e := upstream.StatusError(resp.StatusCode, resp.Header, strings.TrimSpace(string(body)))
+	switch t := parseError(body); {
+	case t.mentions(codeQuota, codePlan):
 		e.Kind = model.ErrorAuth
 	case t.tooLarge && e.Kind == model.ErrorRateLimited:
 		e.Kind = model.ErrorTooLong
@@ -215,14 +213,14 @@ func refusal(ctx context.Context, resp *http.Response, err error) error {
 	return e
 }
 
-// brokenOff is what an error in the middle of a stream means.
-func brokenOff(ctx context.Context, err error) error {
+// streamError returns the error for a stream that broke.
+func streamError(ctx context.Context, err error) error {
 	var said *ssestream.StreamError
 	if !errors.As(err, &said) || ctx.Err() != nil {
-		return upstream.Broken(ctx, err)
+		return upstream.TransportError(ctx, err)
 	}
 	return &model.Error{
-		Kind: upstream.Told(troubleOf(said.Event.Data).kind(), string(said.Event.Data)),
+		Kind: upstream.RefineKind(parseError(said.Event.Data).kind(), string(said.Event.Data)),
 		Err:  errors.New("the provider broke the answer off: " + said.Message),
 	}
 }

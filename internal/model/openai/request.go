@@ -15,7 +15,7 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// params translates a request. A tool whose schema is no JSON object is an error.
+// params translates a request. It fails if the schema of a tool is not a JSON object.
 func (c Config) params(req *model.Request) (sdk.ChatCompletionNewParams, error) {
 	p := sdk.ChatCompletionNewParams{
 		Model:         cmp.Or(req.Model, c.Model),
@@ -27,7 +27,7 @@ func (c Config) params(req *model.Request) (sdk.ChatCompletionNewParams, error) 
 	switch {
 	case req.MaxTokens > 0 && c.BaseURL == "":
 		p.MaxCompletionTokens = param.NewOpt(int64(req.MaxTokens))
-	case req.MaxTokens > 0: // the older name is what other servers know
+	case req.MaxTokens > 0: // other servers only know the older name
 		p.MaxTokens = param.NewOpt(int64(req.MaxTokens))
 	}
 	for _, t := range req.Tools {
@@ -40,15 +40,17 @@ func (c Config) params(req *model.Request) (sdk.ChatCompletionNewParams, error) 
 		}))
 	}
 	p.ReasoningEffort = c.effort()
-	if c.habits.still && len(p.Tools) > 0 {
+	if c.quirks.noReasoningWithTools && len(p.Tools) > 0 {
 		p.ReasoningEffort = shared.ReasoningEffortNone
 	}
 	return p, nil
 }
 
-// cacheKey names the beginning of a conversation, which its forks and branches share. OpenAI sends
-// requests of one key, as long as they are few, to where that is cached. By the beginning of the
-// text alone it would send all agents of a kind to one place, and most of them elsewhere again.
+// cacheKey returns the prompt cache key: the id of the first message, which forks and branches
+// of a conversation share. OpenAI sends requests with the same key to the server that has the
+// prefix cached, as long as there are few. Without a key it routes by the start of the prompt.
+// It would then send all agents of one definition to the same server, and most of them
+// elsewhere again.
 func (c Config) cacheKey(req *model.Request) (key param.Opt[string]) {
 	if c.BaseURL == "" && len(req.Messages) > 0 && !req.Messages[0].ID.IsZero() {
 		key = param.NewOpt(req.Messages[0].ID.String())
@@ -56,11 +58,11 @@ func (c Config) cacheKey(req *model.Request) (key param.Opt[string]) {
 	return key
 }
 
-// turns shapes the conversation, with what the model is reminded of.
+// turns converts the conversation and appends the reminder.
 func (c Config) turns(req *model.Request) []conversation.Turn {
 	said := req.Messages
-	if c.lack.attachments || c.BaseURL != "" { // other servers than OpenAI's own may have a model that can't look at anything
-		said = conversation.Noted(said)
+	if c.omission.attachments || c.BaseURL != "" { // servers other than OpenAI's may have models that cannot view attachments
+		said = conversation.WithPlaceholders(said)
 	}
 	return remind(conversation.Shape(said), req.Reminder)
 }
@@ -72,7 +74,7 @@ func schemaOf(t *model.ToolSpec) (schema shared.FunctionParameters, err error) {
 	return schema, err
 }
 
-// remind puts a reminder behind everything.
+// remind appends the reminder to the last user turn.
 func remind(turns []conversation.Turn, reminder string) []conversation.Turn {
 	if strings.TrimSpace(reminder) == "" {
 		return turns
@@ -92,18 +94,19 @@ func (c Config) messages(system string, turns []conversation.Turn) []sdk.ChatCom
 	}
 	for _, t := range turns {
 		if t.Role == tree.RoleAssistant {
-			if m, ok := said(t.Blocks, c.habits); ok {
+			if m, ok := assistantMessage(t.Blocks, c.quirks); ok {
 				out = append(out, m)
 			}
 			continue
 		}
-		out = append(out, heard(t.Blocks)...)
+		out = append(out, userMessages(t.Blocks)...)
 	}
 	return out
 }
 
-// said is a turn of the model's. Reasoning is not handed back unless that is a habit.
-func said(blocks []tree.Block, h habits) (_ sdk.ChatCompletionMessageParamUnion, ok bool) {
+// assistantMessage translates an assistant turn. Reasoning is sent back only if the quirks
+// require it.
+func assistantMessage(blocks []tree.Block, h quirks) (_ sdk.ChatCompletionMessageParamUnion, ok bool) {
 	var m sdk.ChatCompletionAssistantMessageParam
 	var texts []string
 	for _, b := range blocks {
@@ -124,13 +127,13 @@ func said(blocks []tree.Block, h habits) (_ sdk.ChatCompletionMessageParamUnion,
 	if len(texts) > 0 {
 		m.Content.OfString = param.NewOpt(strings.Join(texts, "\n"))
 	}
-	h.remembered(&m, blocks)
+	h.addReasoning(&m, blocks)
 	return sdk.ChatCompletionMessageParamUnion{OfAssistant: &m}, len(texts)+len(m.ToolCalls) > 0
 }
 
-// heard is a turn of the user's: a message for each result, and one for all else
-// that was said, because many servers want the sides to take turns.
-func heard(blocks []tree.Block) []sdk.ChatCompletionMessageParamUnion {
+// userMessages translates a user turn: one message per tool result, and one for all else,
+// because many servers require alternating roles.
+func userMessages(blocks []tree.Block) []sdk.ChatCompletionMessageParamUnion {
 	var out []sdk.ChatCompletionMessageParamUnion
 	var texts []string
 	var parts []sdk.ChatCompletionContentPartUnionParam
@@ -144,7 +147,7 @@ func heard(blocks []tree.Block) []sdk.ChatCompletionMessageParamUnion {
 			if part, ok := attachment(b); ok {
 				parts = append(parts, part)
 			} else {
-				texts = append(texts, conversation.Note(b))
+				texts = append(texts, conversation.Placeholder(b))
 			}
 		}
 	}
@@ -160,7 +163,7 @@ func heard(blocks []tree.Block) []sdk.ChatCompletionMessageParamUnion {
 	return out
 }
 
-// resultText is what a call came to; there is no field for whether it failed.
+// resultText returns the text of a result. The API has no field for errors.
 func resultText(r tree.ToolResult) string {
 	if r.IsError {
 		return "Error: " + r.Text
@@ -168,18 +171,18 @@ func resultText(r tree.ToolResult) string {
 	return r.Text
 }
 
-// attachment shows an image or a document, if it can be shown.
+// attachment translates an attachment. It reports false if it cannot be shown.
 func attachment(a tree.Attachment) (part sdk.ChatCompletionContentPartUnionParam, ok bool) {
 	switch {
-	case conversation.Image(a):
+	case conversation.IsImage(a):
 		return sdk.ImageContentPart(sdk.ChatCompletionContentPartImageImageURLParam{URL: dataURL(a)}), true
 	case a.URL != "" && a.Kind == tree.AttachmentImage:
 		return sdk.ImageContentPart(sdk.ChatCompletionContentPartImageImageURLParam{URL: a.URL}), true
-	case conversation.Document(a, conversation.PDF):
+	case conversation.IsDocument(a, conversation.PDF):
 		return sdk.FileContentPart(sdk.ChatCompletionContentPartFileFileParam{
 			FileData: param.NewOpt(dataURL(a)), Filename: param.NewOpt(fileName(a)),
 		}), true
-	case conversation.Document(a, conversation.PlainText):
+	case conversation.IsDocument(a, conversation.PlainText):
 		return sdk.TextContentPart(string(a.Data)), true
 	}
 	return part, false
@@ -189,5 +192,5 @@ func dataURL(a tree.Attachment) string {
 	return "data:" + a.MediaType + ";base64," + conversation.Base64(a)
 }
 
-// fileName is the name of a document: one is required.
+// fileName returns the name of a document, which is required.
 func fileName(a tree.Attachment) string { return cmp.Or(a.Name, "document.pdf") }

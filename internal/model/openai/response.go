@@ -12,14 +12,14 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// response is put together from the events of a stream.
-type response struct {
-	items []responses.ResponseOutputItemUnion // those that are whole
-	last  responses.Response                  // as the last event has it
+// responseBuilder builds an answer from the events of a stream.
+type responseBuilder struct {
+	items []responses.ResponseOutputItemUnion // the complete items
+	last  responses.Response                  // from the last event
 }
 
-// take takes in an event. It reports whether the answer is whole with it.
-func (r *response) take(e *responses.ResponseStreamEventUnion, emit func(model.Delta)) (whole bool, err error) {
+// handle handles an event. It reports whether the answer is complete.
+func (r *responseBuilder) handle(e *responses.ResponseStreamEventUnion, emit func(model.Delta)) (whole bool, err error) {
 	switch e.Type {
 	case "response.output_text.delta":
 		emit(model.Delta{Text: e.Delta})
@@ -33,27 +33,27 @@ func (r *response) take(e *responses.ResponseStreamEventUnion, emit func(model.D
 		r.last = e.Response
 		return true, nil
 	case "response.failed":
-		return false, told(e.Response.Error.RawJSON())
+		return false, providerError(e.Response.Error.RawJSON())
 	case "error":
-		return false, told(e.RawJSON())
+		return false, providerError(e.RawJSON())
 	}
 	return false, nil
 }
 
-// told is an error that the provider ends an answer with.
-func told(said string) error {
+// providerError returns the error for an answer that the provider ended with an error.
+func providerError(said string) error {
 	body, err := json.Marshal(map[string]json.RawMessage{"error": json.RawMessage(said)})
-	if err != nil { // it says nothing
+	if err != nil { // the event contained no error
 		body = nil
 	}
 	return &model.Error{
-		Kind: upstream.Told(troubleOf(body).kind(), said),
+		Kind: upstream.RefineKind(parseError(body).kind(), said),
 		Err:  fmt.Errorf("the provider broke the answer off: %s", said),
 	}
 }
 
-// answer gives the answer once it is whole.
-func (r *response) answer() *model.Answer {
+// answer returns the complete answer.
+func (r *responseBuilder) answer() *model.Answer {
 	out := &model.Answer{Model: r.last.Model, Stop: r.stop(), Usage: responseUsage(&r.last.Usage)}
 	items := r.output()
 	for i := range items {
@@ -63,15 +63,16 @@ func (r *response) answer() *model.Answer {
 	return out
 }
 
-// output gives all items. Some servers leave them out at the end.
-func (r *response) output() []responses.ResponseOutputItemUnion {
+// output returns all items. Some servers omit them in the last event.
+func (r *responseBuilder) output() []responses.ResponseOutputItemUnion {
 	if len(r.last.Output) > 0 {
 		return r.last.Output
 	}
 	return r.items
 }
 
-// blocksOf translates an item. What a model had begun to do is part of what it declined.
+// blocksOf translates an item. If the model refused, its calls are dropped, because they belong
+// to what it refused.
 func blocksOf(item *responses.ResponseOutputItemUnion, cut, declined bool) (out []tree.Block) {
 	switch item.Type {
 	case "reasoning":
@@ -79,10 +80,10 @@ func blocksOf(item *responses.ResponseOutputItemUnion, cut, declined bool) (out 
 		for _, s := range item.Summary {
 			texts = append(texts, s.Text)
 		}
-		for _, c := range item.Content { // of open models
+		for _, c := range item.Content { // sent by open models
 			texts = append(texts, c.Text)
 		}
-		out = append(out, sealed(item.ID, item.EncryptedContent, strings.Join(texts, "\n\n")))
+		out = append(out, sealReasoning(item.ID, item.EncryptedContent, strings.Join(texts, "\n\n")))
 	case "message":
 		for _, c := range item.Content {
 			if text := c.Text + c.Refusal; text != "" {
@@ -92,15 +93,15 @@ func blocksOf(item *responses.ResponseOutputItemUnion, cut, declined bool) (out 
 	case "function_call":
 		if !declined {
 			out = append(out, tree.ToolUse{
-				ProviderID: item.CallID, Name: item.Name, Input: upstream.Input(item.Arguments.OfString, cut),
+				ProviderID: item.CallID, Name: item.Name, Input: upstream.ToolInput(item.Arguments.OfString, cut),
 			})
 		}
 	}
 	return out
 }
 
-// stop says why the model stopped. What is not known may mean that the answer is not whole.
-func (r *response) stop() tree.StopReason {
+// stop returns the stop reason. Unspecified means that the answer may be incomplete.
+func (r *responseBuilder) stop() tree.StopReason {
 	switch r.last.IncompleteDetails.Reason {
 	case "max_output_tokens":
 		return tree.StopMaxTokens

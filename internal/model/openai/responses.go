@@ -16,8 +16,8 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// respond asks over the Responses API. The provider keeps nothing: what a model has thought
-// comes sealed with the answer and goes back with the conversation.
+// respond calls the Responses API. The provider stores nothing: the reasoning comes encrypted
+// with the answer, and is sent back with the conversation.
 func (m *Model) respond(ctx context.Context, config Config, req *model.Request, emit func(model.Delta)) (*model.Answer, error) {
 	params, err := config.responseParams(req)
 	if err != nil {
@@ -28,30 +28,30 @@ func (m *Model) respond(ctx context.Context, config Config, req *model.Request, 
 		return nil, err
 	}
 	stream := ssestream.NewStream[responses.ResponseStreamEventUnion](said, nil)
-	defer stream.Close() //nolint:errcheck // all that counts has been read
-	var r response
+	defer stream.Close() //nolint:errcheck // everything that counts has been read
+	var r responseBuilder
 	for stream.Next() {
 		event := stream.Current()
-		switch whole, err := r.take(&event, emit); {
+		switch whole, err := r.handle(&event, emit); {
 		case err != nil:
 			return nil, err
 		case whole:
 			return r.answer(), nil
 		}
 	}
-	return nil, brokenOff(ctx, cmp.Or(stream.Err(), io.ErrUnexpectedEOF))
+	return nil, streamError(ctx, cmp.Or(stream.Err(), io.ErrUnexpectedEOF))
 }
 
-// responseParams translates a request. A tool whose schema is no JSON object is an error.
+// responseParams translates a request. It fails if the schema of a tool is not a JSON object.
 func (c Config) responseParams(req *model.Request) (responses.ResponseNewParams, error) {
 	p := responses.ResponseNewParams{
 		Model: cmp.Or(req.Model, c.Model), Store: param.NewOpt(false),
-		Input: responses.ResponseNewParamsInputUnion{OfInputItemList: c.items(c.turns(c.recalled(req)))},
+		Input: responses.ResponseNewParamsInputUnion{OfInputItemList: c.items(c.turns(c.withoutRejected(req)))},
 
 		PromptCacheKey: c.cacheKey(req),
 	}
 	p.Reasoning.Effort = c.effort()
-	if !c.habits.sealsNothing {
+	if !c.quirks.noEncryptedReasoning {
 		p.Include = []responses.ResponseIncludable{responses.ResponseIncludableReasoningEncryptedContent}
 	}
 	if strings.TrimSpace(req.System) != "" {
@@ -67,7 +67,7 @@ func (c Config) responseParams(req *model.Request) (responses.ResponseNewParams,
 		}
 		p.Tools = append(p.Tools, responses.ToolUnionParam{OfFunction: &responses.FunctionToolParam{
 			Name: t.Name, Description: param.NewOpt(t.Description), Parameters: schema,
-			Strict: param.NewOpt(false), // which would have each schema name all of its properties as required
+			Strict: param.NewOpt(false), // strict mode requires each schema to list all properties as required
 		}})
 	}
 	return p, nil
@@ -77,22 +77,22 @@ func (c Config) items(turns []conversation.Turn) responses.ResponseInputParam {
 	var out responses.ResponseInputParam
 	for _, t := range turns {
 		if t.Role == tree.RoleAssistant {
-			out = append(out, c.spoken(t.Blocks)...)
+			out = append(out, c.assistantItems(t.Blocks)...)
 		} else {
-			out = append(out, listened(t.Blocks)...)
+			out = append(out, userItems(t.Blocks)...)
 		}
 	}
 	return out
 }
 
-// spoken is a turn of the model's. Reasoning goes back before what it led to; without
-// that the provider refuses it.
-func (c Config) spoken(blocks []tree.Block) (out responses.ResponseInputParam) {
+// assistantItems translates an assistant turn. Reasoning must precede the item that it led to;
+// otherwise the provider refuses it.
+func (c Config) assistantItems(blocks []tree.Block) (out responses.ResponseInputParam) {
 	var thoughts responses.ResponseInputParam
 	for i, b := range blocks {
 		switch b := b.(type) {
 		case tree.Thinking:
-			if item, ok := unsealed(b); ok && !c.habits.sealsNothing {
+			if item, ok := unsealReasoning(b); ok && !c.quirks.noEncryptedReasoning {
 				thoughts = append(thoughts, item)
 			}
 			continue
@@ -110,12 +110,12 @@ func (c Config) spoken(blocks []tree.Block) (out responses.ResponseInputParam) {
 	return out
 }
 
-// phase says what a text was that has these blocks behind it. OpenAI's models say it of their
-// texts, and do worse where it is lost; what they say is not stored, but they speak of what
-// they are about to do before calls and answer without any.
+// phase returns the phase of a text that is followed by these blocks. OpenAI's models set the
+// phase of their texts, and get worse if it is lost. It is not stored, but can be derived: a
+// text before calls is commentary, any other is an answer.
 func (c Config) phase(rest []tree.Block) responses.EasyInputMessagePhase {
 	switch {
-	case c.BaseURL != "" || c.habits.noPhase:
+	case c.BaseURL != "" || c.quirks.noPhase:
 		return ""
 	case slices.ContainsFunc(rest, isCall):
 		return responses.EasyInputMessagePhaseCommentary
@@ -128,8 +128,8 @@ func isCall(b tree.Block) bool {
 	return is
 }
 
-// listened is a turn of the user's: results, and then one message of all else.
-func listened(blocks []tree.Block) (out responses.ResponseInputParam) {
+// userItems translates a user turn: the results, and then one message with all else.
+func userItems(blocks []tree.Block) (out responses.ResponseInputParam) {
 	var said responses.ResponseInputMessageContentListParam
 	for _, b := range blocks {
 		switch b := b.(type) {
@@ -140,7 +140,7 @@ func listened(blocks []tree.Block) (out responses.ResponseInputParam) {
 		case tree.Text:
 			said = append(said, responses.ResponseInputContentParamOfInputText(b.Text))
 		case tree.Attachment:
-			said = append(said, shown(b))
+			said = append(said, attachmentPart(b))
 		}
 	}
 	if len(said) > 0 {
@@ -149,58 +149,58 @@ func listened(blocks []tree.Block) (out responses.ResponseInputParam) {
 	return out
 }
 
-// shown shows an image or a document, or says that there is one.
-func shown(a tree.Attachment) responses.ResponseInputContentUnionParam {
+// attachmentPart translates an attachment, or returns a placeholder if it cannot be shown.
+func attachmentPart(a tree.Attachment) responses.ResponseInputContentUnionParam {
 	var url string
 	switch {
-	case conversation.Image(a):
+	case conversation.IsImage(a):
 		url = dataURL(a)
 	case a.URL != "" && a.Kind == tree.AttachmentImage:
 		url = a.URL
-	case conversation.Document(a, conversation.PDF):
+	case conversation.IsDocument(a, conversation.PDF):
 		return responses.ResponseInputContentUnionParam{OfInputFile: &responses.ResponseInputFileParam{
 			FileData: param.NewOpt(dataURL(a)), Filename: param.NewOpt(fileName(a)),
 		}}
 	case a.URL != "" && a.Kind == tree.AttachmentDocument:
 		return responses.ResponseInputContentUnionParam{OfInputFile: &responses.ResponseInputFileParam{FileURL: param.NewOpt(a.URL)}}
-	case conversation.Document(a, conversation.PlainText):
+	case conversation.IsDocument(a, conversation.PlainText):
 		return responses.ResponseInputContentParamOfInputText(string(a.Data))
 	default:
-		return responses.ResponseInputContentParamOfInputText(conversation.Note(a))
+		return responses.ResponseInputContentParamOfInputText(conversation.Placeholder(a))
 	}
 	image := responses.ResponseInputContentParamOfInputImage(responses.ResponseInputImageDetailAuto)
 	image.OfInputImage.ImageURL = param.NewOpt(url)
 	return image
 }
 
-// sealed makes of a reasoning item what stands for it in a transcript. What can't go back is
-// kept for people.
-func sealed(id, encrypted, text string) tree.Thinking {
+// sealReasoning converts a reasoning item for the transcript. Reasoning that cannot be sent
+// back is kept for people.
+func sealReasoning(id, encrypted, text string) tree.Thinking {
 	if encrypted == "" {
 		return tree.Thinking{Text: text}
 	}
-	return tree.Thinking{Text: text, Signature: conversation.SealedByOpenAI + id + ":" + encrypted}
+	return tree.Thinking{Text: text, Signature: conversation.OpenAISignaturePrefix + id + ":" + encrypted}
 }
 
-// recalled gives a request without the reasoning that was refused.
-func (c Config) recalled(req *model.Request) *model.Request {
+// withoutRejected returns a request without the reasoning that was refused.
+func (c Config) withoutRejected(req *model.Request) *model.Request {
 	out := *req
-	out.Messages = c.lack.thoughts.Of(req.Messages)
+	out.Messages = c.omission.thinking.Strip(req.Messages)
 	return &out
 }
 
 func isSealed(t tree.Thinking) bool {
-	return strings.HasPrefix(t.Signature, conversation.SealedByOpenAI)
+	return strings.HasPrefix(t.Signature, conversation.OpenAISignaturePrefix)
 }
 
-// unsealed gives the reasoning item again.
-func unsealed(t tree.Thinking) (item responses.ResponseInputItemUnionParam, ok bool) {
-	both, ok := strings.CutPrefix(t.Signature, conversation.SealedByOpenAI)
+// unsealReasoning converts reasoning from the transcript to an item.
+func unsealReasoning(t tree.Thinking) (item responses.ResponseInputItemUnionParam, ok bool) {
+	both, ok := strings.CutPrefix(t.Signature, conversation.OpenAISignaturePrefix)
 	if !ok {
 		return item, false
 	}
 	id, encrypted, _ := strings.Cut(both, ":")
-	summary := []responses.ResponseReasoningItemSummaryParam{} // required, though it be empty
+	summary := []responses.ResponseReasoningItemSummaryParam{} // required, even if it is empty
 	if t.Text != "" {
 		summary = append(summary, responses.ResponseReasoningItemSummaryParam{Text: t.Text})
 	}
@@ -209,17 +209,17 @@ func unsealed(t tree.Thinking) (item responses.ResponseInputItemUnionParam, ok b
 	return item, true
 }
 
-// refusesInclude reports whether a model has refused to be asked for its reasoning, since it
-// does none.
+// refusesInclude reports whether a model rejects the request for its reasoning because it does
+// not reason.
 func refusesInclude(err error) bool {
-	return speaksOf(err, "encrypted content is not supported", string(responses.ResponseIncludableReasoningEncryptedContent))
+	return mentions(err, "encrypted content is not supported", string(responses.ResponseIncludableReasoningEncryptedContent))
 }
 
-// refusesPhase reports whether a model has refused to be told what its texts were.
-func refusesPhase(err error) bool { return speaksOf(err, ".phase'", "'phase'", ".phase`", "`phase`") }
+// refusesPhase reports whether a model rejects the phases of its texts.
+func refusesPhase(err error) bool { return mentions(err, ".phase'", "'phase'", ".phase`", "`phase`") }
 
-// refusesThoughts reports whether a request was refused for the reasoning in it. That is
-// another account's, or has lost what it led to. Words are all there is to tell it by.
+// refusesThoughts reports whether a request was refused because of its reasoning. It belongs to
+// another account, or is not followed by what it led to. Only the error text identifies this.
 func refusesThoughts(err error) bool {
-	return speaksOf(err, "encrypted content", "encrypted_content", "'rs_")
+	return mentions(err, "encrypted content", "encrypted_content", "'rs_")
 }

@@ -62,15 +62,15 @@ func TestResponsesRequests(t *testing.T) {
 			`{"store":false,"include":["reasoning.encrypted_content"],"input":[` + asked + called + rest,
 		},
 		"nor where it was refused": {
-			Config{lack: lack{thoughts: conversation.Forgotten{UpTo: thought.Signature}}}, model.Request{Messages: []tree.Message{hi, says(tree.RoleAssistant, thought, call), result}},
+			Config{omission: omission{thinking: conversation.RejectedThinking{UpTo: thought.Signature}}}, model.Request{Messages: []tree.Message{hi, says(tree.RoleAssistant, thought, call), result}},
 			`{"store":false,"include":["reasoning.encrypted_content"],"input":[` + asked + called + rest,
 		},
 		"nor to a model that does none": {
-			Config{habits: habits{sealsNothing: true}}, model.Request{Messages: []tree.Message{hi, says(tree.RoleAssistant, thought, call), result}},
+			Config{quirks: quirks{noEncryptedReasoning: true}}, model.Request{Messages: []tree.Message{hi, says(tree.RoleAssistant, thought, call), result}},
 			`{"store":false,"input":[` + asked + called + rest,
 		},
 		"images and documents": {
-			Config{habits: habits{sealsNothing: true}}, model.Request{Messages: []tree.Message{says(tree.RoleUser,
+			Config{quirks: quirks{noEncryptedReasoning: true}}, model.Request{Messages: []tree.Message{says(tree.RoleUser,
 				tree.Attachment{Kind: tree.AttachmentImage, MediaType: "image/png", Data: []byte("png")}, tree.Attachment{Kind: tree.AttachmentImage, URL: "https://h/i"},
 				tree.Attachment{Kind: tree.AttachmentDocument, MediaType: "application/pdf", Data: []byte("pdf")}, tree.Attachment{Kind: tree.AttachmentDocument, URL: "https://h/d"},
 				tree.Attachment{Kind: tree.AttachmentDocument, MediaType: "text/plain", Data: []byte("txt")},

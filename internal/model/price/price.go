@@ -1,5 +1,5 @@
-// Package price says what tokens cost. A table is read from YAML; what comes with the
-// program is prices.yaml, as the providers had it when that was written.
+// Package price calculates the cost of tokens. Tables are YAML files. The built-in table is
+// prices.yaml, with the providers' prices at the time it was written.
 package price
 
 import (
@@ -19,21 +19,20 @@ var standard []byte
 // Micros is an amount of money in millionths of a US dollar.
 type Micros int64
 
-// Table is a list of prices. It never changes.
+// Table is an immutable list of prices.
 type Table struct{ entries []entry }
 
-// entry is the price of the models that a glob fits, in US dollars for a million
-// tokens.
+// entry is the price of the models that match a glob, in US dollars per million tokens.
 type entry struct {
 	Name       string  `yaml:"name"`
-	Over       int64   `yaml:"over"` // only for prompts of more tokens than this
+	Over       int64   `yaml:"over"` // applies only to prompts with more tokens than this
 	Input      float64 `yaml:"input"`
 	Output     float64 `yaml:"output"`
 	CacheRead  float64 `yaml:"cache_read"`
 	CacheWrite float64 `yaml:"cache_write"`
 }
 
-// Standard gives the table that comes with the program.
+// Standard returns the built-in table.
 func Standard() *Table {
 	t, err := Parse("prices.yaml", standard)
 	if err != nil {
@@ -42,8 +41,7 @@ func Standard() *Table {
 	return t
 }
 
-// Load reads a table from a file, whose prices go before those that come with the
-// program.
+// Load reads a table from a file. Its prices take precedence over the built-in ones.
 func Load(file string) (*Table, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
@@ -56,7 +54,7 @@ func Load(file string) (*Table, error) {
 	return &Table{append(own.entries, Standard().entries...)}, nil
 }
 
-// Parse reads a table; source stands for its file in errors.
+// Parse reads a table. Errors name source as the file.
 func Parse(source string, data []byte) (*Table, error) {
 	var file struct {
 		Prices []entry `yaml:"prices"`
@@ -76,15 +74,15 @@ func Parse(source string, data []byte) (*Table, error) {
 	return &Table{file.Prices}, nil
 }
 
-// Cost is what a model's provider takes for tokens, by the first entry that fits; ok
-// is false if none does.
+// Cost returns what the provider charges for the tokens, by the first matching entry. ok is
+// false if no entry matches.
 func (t *Table) Cost(model string, u tree.Usage) (_ Micros, ok bool) {
 	prompt := u.Input + u.CacheRead + u.CacheWrite
 	for _, e := range t.entries {
 		if fits, err := path.Match(e.Name, model); !fits || err != nil || e.Over > 0 && prompt <= e.Over {
 			continue
 		}
-		// Dollars for a million tokens are millionths of a dollar for one.
+		// Dollars per million tokens equal millionths of a dollar per token.
 		return Micros(float64(u.Input)*e.Input + float64(u.Output)*e.Output +
 			float64(u.CacheRead)*e.CacheRead + float64(u.CacheWrite)*e.CacheWrite + 0.5), true
 	}

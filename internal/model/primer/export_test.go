@@ -4,5 +4,5 @@ package primer
 func (m *Model) Kinds() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return len(m.kinds)
+	return len(m.prefixes)
 }

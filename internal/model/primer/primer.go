@@ -1,11 +1,10 @@
-// Package primer has one request write into a provider's prompt cache what many are about to
-// read.
+// Package primer lets one request write a provider's prompt cache before others read it.
 //
-// A provider can read a beginning from its cache once the answer to a request that wrote it has
-// begun. Agents of a kind that start together have their tools and their system prompt in
-// common, and each of them would write those, and pay for that, though one is enough. So the
-// first of a kind goes alone until its answer begins, and the others wait for that: for a
-// moment, and never for long.
+// A provider can serve a prompt prefix from its cache once the answer to a request that wrote
+// the prefix has started. Agents of one definition that start together share their tools and
+// their system prompt. Without this package each of them would write that prefix and pay for
+// it. So the first request with a prefix goes alone until its answer starts. The others wait
+// for that, for a bounded time.
 package primer
 
 import (
@@ -18,54 +17,54 @@ import (
 )
 
 const (
-	// cachedFor is how long a beginning is taken to stay in the cache since an answer to it has
-	// begun: less than the five minutes that Anthropic keeps what nobody reads.
-	cachedFor = 4 * time.Minute
-	// waitAtMost is how long a request waits for another to write its beginning.
-	waitAtMost = 10 * time.Second
-	// leastCached is how long a beginning has to be, in bytes, to be waited for: Anthropic caches
+	// cacheTTL is how long a prefix is assumed to stay cached after an answer has started.
+	// Anthropic keeps a prefix that is not read for five minutes.
+	cacheTTL = 4 * time.Minute
+	// maxWait is how long a request waits for another one to write its prefix.
+	maxWait = 10 * time.Second
+	// minCachedBytes is the length from which a prefix is worth waiting for. Anthropic caches
 	// none of less than 1,024 tokens.
-	leastCached = 4096
-	// forgetAbove is for how many beginnings those that are not cached any more are forgotten.
-	forgetAbove = 1000
+	minCachedBytes = 4096
+	// minEvictAbove is the number of prefixes from which expired ones are evicted.
+	minEvictAbove = 1000
 )
 
-// Model lets the first request of a kind go first. It implements [model.Model].
+// Model delays requests whose prefix another request is writing. It implements [model.Model].
 type Model struct {
 	model model.Model
 	seed  maphash.Seed
 
-	mu     sync.Mutex
-	kinds  map[uint64]*kind
-	forget int // when there are more kinds, those that are not cached are forgotten
+	mu         sync.Mutex
+	prefixes   map[uint64]*prefixState
+	evictAbove int // expired prefixes are evicted when there are more than this
 }
 
 var _ model.Model = (*Model)(nil)
 
-// New lets requests to a model go through.
+// New wraps a model.
 func New(m model.Model) *Model {
-	return &Model{model: m, seed: maphash.MakeSeed(), kinds: map[uint64]*kind{}, forget: forgetAbove}
+	return &Model{model: m, seed: maphash.MakeSeed(), prefixes: map[uint64]*prefixState{}, evictAbove: minEvictAbove}
 }
 
-// kind is what is known of the requests that begin alike.
-type kind struct {
+// prefixState is what is known of one prefix.
+type prefixState struct {
 	cachedUntil time.Time
-	first       *first // nil: no request writes the beginning
+	writer      *prefixWriter // nil: no request is writing the prefix
 }
 
-// first is a request that writes the beginning of its kind.
-type first struct {
-	over  chan struct{} // closed when its answer has begun, or there is none
-	until time.Time     // when others wait no longer for it
+// prefixWriter is the request that writes a prefix.
+type prefixWriter struct {
+	done      chan struct{} // closed when its answer has started, or the request has ended
+	waitUntil time.Time     // other requests wait no longer than this
 }
 
-// Generate asks the model, once what the request begins with is in the cache or nobody else is
-// about to write it.
+// Generate forwards the request to the model once its prefix is cached or no other request is
+// writing it.
 func (m *Model) Generate(ctx context.Context, req *model.Request, emit func(model.Delta)) (*model.Answer, error) {
 	if emit == nil {
 		emit = func(model.Delta) {}
 	}
-	key, long := m.beginning(req)
+	key, long := m.prefixKey(req)
 	if !long {
 		return m.model.Generate(ctx, req, emit)
 	}
@@ -73,8 +72,8 @@ func (m *Model) Generate(ctx context.Context, req *model.Request, emit func(mode
 	if err != nil {
 		return nil, err
 	}
-	defer m.leave(key, mine)
-	begun := sync.OnceFunc(func() { m.begun(key) })
+	defer m.release(key, mine)
+	begun := sync.OnceFunc(func() { m.answerStarted(key) })
 	answer, err := m.model.Generate(ctx, req, func(d model.Delta) {
 		if !d.Restart {
 			begun()
@@ -87,8 +86,9 @@ func (m *Model) Generate(ctx context.Context, req *model.Request, emit func(mode
 	return answer, err
 }
 
-// beginning names what a request begins with, and reports whether that is long enough to be cached.
-func (m *Model) beginning(req *model.Request) (key uint64, long bool) {
+// prefixKey returns the hash of a request's prefix, and whether the prefix is long enough to be
+// cached.
+func (m *Model) prefixKey(req *model.Request) (key uint64, long bool) {
 	var h maphash.Hash
 	h.SetSeed(m.seed)
 	size := 0
@@ -104,21 +104,22 @@ func (m *Model) beginning(req *model.Request) (key uint64, long bool) {
 		add(string(t.Schema))
 	}
 	add(req.System)
-	return h.Sum64(), size >= leastCached
+	return h.Sum64(), size >= minCachedBytes
 }
 
-// enter waits until the request may go. It gives what says that the others wait for it; nil if they don't.
-func (m *Model) enter(ctx context.Context, key uint64) (*first, error) {
-	patience := time.NewTimer(waitAtMost)
+// enter waits until the request may go. It returns the writer if this request writes the
+// prefix, otherwise nil.
+func (m *Model) enter(ctx context.Context, key uint64) (*prefixWriter, error) {
+	patience := time.NewTimer(maxWait)
 	defer patience.Stop()
 	for {
-		before, mine := m.look(key)
+		before, mine := m.claimPrefix(key)
 		if before == nil {
 			return mine, nil
 		}
 		select {
-		case <-before.over:
-		case <-time.After(time.Until(before.until)):
+		case <-before.done:
+		case <-time.After(time.Until(before.waitUntil)):
 			return nil, nil
 		case <-patience.C:
 			return nil, nil
@@ -128,67 +129,68 @@ func (m *Model) enter(ctx context.Context, key uint64) (*first, error) {
 	}
 }
 
-// look gives the request to be waited for; or, if there is none, what says that others wait for
-// this one, unless the beginning is cached.
-func (m *Model) look(key uint64) (before, mine *first) {
+// claimPrefix returns the request to wait for. If there is none, it registers this request as
+// the writer, unless the prefix is cached.
+func (m *Model) claimPrefix(key uint64) (before, mine *prefixWriter) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	k, now := m.kinds[key], time.Now()
+	k, now := m.prefixes[key], time.Now()
 	switch {
 	case k == nil:
-		m.forgetOld(now)
-		k = &kind{}
-		m.kinds[key] = k
+		m.evictExpired(now)
+		k = &prefixState{}
+		m.prefixes[key] = k
 	case now.Before(k.cachedUntil):
 		return nil, nil
-	case k.first != nil:
-		return k.first, nil
+	case k.writer != nil:
+		return k.writer, nil
 	}
-	k.first = &first{over: make(chan struct{}), until: now.Add(waitAtMost)}
-	return nil, k.first
+	k.writer = &prefixWriter{done: make(chan struct{}), waitUntil: now.Add(maxWait)}
+	return nil, k.writer
 }
 
-// begun says that an answer has begun: what it begins with can be read.
-func (m *Model) begun(key uint64) {
+// answerStarted records that an answer has started, so the prefix can be read from the cache.
+func (m *Model) answerStarted(key uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	k := m.kinds[key]
+	k := m.prefixes[key]
 	if k == nil {
-		return // it has been forgotten meanwhile
+		return // it has been evicted meanwhile
 	}
-	k.cachedUntil = time.Now().Add(cachedFor)
-	k.end()
+	k.cachedUntil = time.Now().Add(cacheTTL)
+	k.releaseWaiters()
 }
 
-// leave says that a request is over. If its answer has never begun, another one goes first.
-func (m *Model) leave(key uint64, mine *first) {
+// release ends the request. If its answer never started, another request becomes the writer.
+func (m *Model) release(key uint64, mine *prefixWriter) {
 	if mine == nil {
 		return
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if k := m.kinds[key]; k != nil && k.first == mine {
-		k.end()
+	if k := m.prefixes[key]; k != nil && k.writer == mine {
+		k.releaseWaiters()
 	}
 }
 
-// end ends the wait for the request that goes first.
-func (k *kind) end() {
-	if k.first != nil {
-		close(k.first.over)
-		k.first = nil
+// releaseWaiters ends the wait for the writer.
+func (k *prefixState) releaseWaiters() {
+	if k.writer != nil {
+		close(k.writer.done)
+		k.writer = nil
 	}
 }
 
-// forgetOld forgets, now and then, what is not cached and nobody writes.
-func (m *Model) forgetOld(now time.Time) {
-	if len(m.kinds) < m.forget {
+// evictExpired deletes, from time to time, the prefixes that are neither cached nor being
+// written.
+func (m *Model) evictExpired(now time.Time) {
+	if len(m.prefixes) < m.evictAbove {
 		return
 	}
-	for key, k := range m.kinds {
-		if k.first == nil && !now.Before(k.cachedUntil) {
-			delete(m.kinds, key)
+	for key, k := range m.prefixes {
+		if k.writer == nil && !now.Before(k.cachedUntil) {
+			delete(m.prefixes, key)
 		}
 	}
-	m.forget = forgetAbove + 2*len(m.kinds)
+	m.evictAbove = minEvictAbove + 2*len(m.prefixes)
 }

@@ -55,8 +55,8 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// kind is a request that begins with a text of so many bytes.
-func kind(name string, size int) *model.Request {
+// prefixState is a request that begins with a text of so many bytes.
+func prefixState(name string, size int) *model.Request {
 	return &model.Request{Model: "m", System: name + strings.Repeat(".", size)}
 }
 
@@ -88,11 +88,11 @@ func TestTheFirstGoesFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlow(2*time.Second, time.Minute)
 		m := primer.New(s)
-		ended := ask(t, m, 3, kind("a", 5000))
+		ended := ask(t, m, 3, prefixState("a", 5000))
 		time.Sleep(30 * time.Second)
-		late := ask(t, m, 1, kind("a", 5000))
+		late := ask(t, m, 1, prefixState("a", 5000))
 		time.Sleep(10 * time.Minute)
-		again := ask(t, m, 2, kind("a", 5000))
+		again := ask(t, m, 2, prefixState("a", 5000))
 		for _, ended := range []<-chan error{ended, ended, ended, late, again, again} {
 			if err := <-ended; err != nil {
 				t.Error(err)
@@ -112,10 +112,10 @@ func TestOthersDoNotWait(t *testing.T) {
 		m := primer.New(s)
 		var all []<-chan error
 		for _, req := range []*model.Request{
-			kind("a", 5000), kind("b", 5000),
-			{Model: "other", System: kind("a", 5000).System},
-			{Model: "m", System: kind("a", 5000).System, Tools: []model.ToolSpec{{Name: "look"}}},
-			kind("short", 100), kind("short", 100),
+			prefixState("a", 5000), prefixState("b", 5000),
+			{Model: "other", System: prefixState("a", 5000).System},
+			{Model: "m", System: prefixState("a", 5000).System, Tools: []model.ToolSpec{{Name: "look"}}},
+			prefixState("short", 100), prefixState("short", 100),
 		} {
 			all = append(all, ask(t, m, 1, req))
 		}
@@ -134,7 +134,7 @@ func TestTheNextGoesFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlow(time.Second, time.Minute)
 		s.fails = 2
-		ended := ask(t, primer.New(s), 5, kind("a", 5000))
+		ended := ask(t, primer.New(s), 5, prefixState("a", 5000))
 		failed := 0
 		for range 5 {
 			if err := <-ended; errors.Is(err, errNo) {
@@ -154,13 +154,13 @@ func TestNobodyWaitsLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlow(time.Hour, 0)
 		m := primer.New(s)
-		ended := ask(t, m, 2, kind("a", 5000))
+		ended := ask(t, m, 2, prefixState("a", 5000))
 		time.Sleep(4 * time.Second)
-		second := ask(t, m, 1, kind("a", 5000))
+		second := ask(t, m, 1, prefixState("a", 5000))
 		ctx, cancel := context.WithCancelCause(t.Context())
 		gone := make(chan error)
 		go func() {
-			_, err := m.Generate(ctx, kind("a", 5000), nil)
+			_, err := m.Generate(ctx, prefixState("a", 5000), nil)
 			gone <- err
 		}()
 		synctest.Wait()
@@ -169,7 +169,7 @@ func TestNobodyWaitsLong(t *testing.T) {
 			t.Errorf("who was cancelled is told %v", err)
 		}
 		time.Sleep(8 * time.Second)
-		third := ask(t, m, 1, kind("a", 5000))
+		third := ask(t, m, 1, prefixState("a", 5000))
 		for _, ended := range []<-chan error{ended, ended, second, third} {
 			<-ended
 		}
@@ -188,11 +188,11 @@ func TestTheFirstIsCancelled(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		gone := make(chan error, 1)
 		go func() {
-			_, err := m.Generate(ctx, kind("a", 5000), nil)
+			_, err := m.Generate(ctx, prefixState("a", 5000), nil)
 			gone <- err
 		}()
 		synctest.Wait()
-		ended := ask(t, m, 2, kind("a", 5000))
+		ended := ask(t, m, 2, prefixState("a", 5000))
 		time.Sleep(time.Second)
 		cancel(errNo)
 		if err := <-gone; !errors.Is(err, errNo) {
@@ -212,7 +212,7 @@ func TestForgets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := primer.New(newSlow(0, 0))
 		for i := range 5000 {
-			if _, err := m.Generate(t.Context(), kind(fmt.Sprint(i), 5000), nil); err != nil {
+			if _, err := m.Generate(t.Context(), prefixState(fmt.Sprint(i), 5000), nil); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Second)

@@ -16,53 +16,53 @@ import (
 
 	"github.com/coppice-run/coppice/internal/model"
 	"github.com/coppice-run/coppice/internal/model/anthropic"
-	"github.com/coppice-run/coppice/internal/model/governor"
 	"github.com/coppice-run/coppice/internal/model/openai"
-	"github.com/coppice-run/coppice/internal/model/patience"
 	"github.com/coppice-run/coppice/internal/model/primer"
+	"github.com/coppice-run/coppice/internal/model/ratelimit"
+	"github.com/coppice-run/coppice/internal/model/retry"
 	"github.com/coppice-run/coppice/internal/model/upstream"
 )
 
-// The providers by their names in provider/model.
+// The provider names in provider/model.
 const (
 	anthropicName = "anthropic"
 	openaiName    = "openai"
 )
 
-// What is asked for if nobody names a model.
+// The default models.
 const (
-	anthropicModel = "claude-sonnet-5-5"
-	openaiModel    = "gpt-5.4"
+	defaultAnthropicModel = "claude-sonnet-5-5"
+	defaultOpenAIModel    = "gpt-5.4"
 )
 
-// ownHosts are the vendors' own servers.
-var ownHosts = map[string]string{anthropicName: "api.anthropic.com", openaiName: "api.openai.com"}
+// vendorHosts are the vendors' own servers.
+var vendorHosts = map[string]string{anthropicName: "api.anthropic.com", openaiName: "api.openai.com"}
 
-// Models are all models of the providers that the environment names. It implements
-// [model.Model]: a request goes to the provider that its model belongs to.
+// Models serves the models of all providers that the environment configures. It implements
+// [model.Model]: a request goes to the provider of its model.
 type Models struct {
-	flags    Flags
-	log      *slog.Logger
-	thinking anthropic.Thinking
-	governor *governor.Governor
-	observe  patience.Observer
-	known    map[string]*known
-	first    *known // for what is not said to be another's
-	name     string // of the model for requests that name none, of first's
+	flags          Flags
+	log            *slog.Logger
+	thinking       anthropic.Thinking
+	limiter        *ratelimit.Limiter
+	observer       retry.Observer
+	backends       map[string]*backend
+	defaultBackend *backend // for models that no other provider claims
+	defaultModel   string   // for requests that name no model; served by defaultBackend
 }
 
-// known is a provider that can be asked.
-type known struct {
+// backend is a configured provider.
+type backend struct {
 	name, key, base string
 	model           model.Model
 }
 
 var _ model.Model = (*Models)(nil)
 
-// read reads the provider's key and server from the environment. What can't be right
-// is an error here, where a person sees it: a request would fail as if the network had,
-// and be tried again.
-func (k *known) read(getenv func(string) string) error {
+// read reads the key and the server of the provider from the environment. It rejects invalid
+// values here, where a person sees the error. Otherwise each request would fail like a network
+// error, and be retried.
+func (k *backend) read(getenv func(string) string) error {
 	prefix := strings.ToUpper(k.name)
 	k.key, k.base = strings.TrimSpace(getenv(prefix+"_API_KEY")), strings.TrimSpace(getenv(prefix+"_BASE_URL"))
 	if strings.ContainsFunc(k.key, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }) {
@@ -75,16 +75,16 @@ func (k *known) read(getenv func(string) string) error {
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
 		return fmt.Errorf("%s_BASE_URL is %q; expected a URL like http://host:8080 or https://host/path", prefix, k.base)
 	}
-	if u.Scheme == "https" && strings.EqualFold(u.Hostname(), ownHosts[k.name]) && (u.Port() == "" || u.Port() == "443") {
-		k.base = "" // as if nobody had said so: what other servers are told, or lack, is not for it
+	if u.Scheme == "https" && strings.EqualFold(u.Hostname(), vendorHosts[k.name]) && (u.Port() == "" || u.Port() == "443") {
+		k.base = "" // the same as unset: options for other servers do not apply to the vendor's own
 	}
 	return nil
 }
 
-// open opens what the environment names.
+// open creates the backends that the environment configures.
 func (m *Models) open(getenv func(string) string) error {
-	client := upstream.NewClient(upstream.DefaultTimes())
-	for _, k := range []*known{
+	client := upstream.NewClient(upstream.DefaultTimeouts())
+	for _, k := range []*backend{
 		{name: anthropicName},
 		{name: openaiName},
 	} {
@@ -94,39 +94,39 @@ func (m *Models) open(getenv func(string) string) error {
 		if k.key+k.base == "" {
 			continue
 		}
-		m.known[k.name] = k
-		if m.first == nil {
-			m.first = k
+		m.backends[k.name] = k
+		if m.defaultBackend == nil {
+			m.defaultBackend = k
 		}
 	}
-	if m.first == nil {
+	if m.defaultBackend == nil {
 		return nil
 	}
 	if m.flags.Model != "" {
-		m.first, m.name = m.route(m.flags.Model)
-		if m.first == nil {
-			return fmt.Errorf("--model is %q: %w", m.flags.Model, missing(m.flags.Model))
+		m.defaultBackend, m.defaultModel = m.route(m.flags.Model)
+		if m.defaultBackend == nil {
+			return fmt.Errorf("--model is %q: %w", m.flags.Model, notConfigured(m.flags.Model))
 		}
 	}
-	for _, k := range m.known {
-		if err := m.make(k, client); err != nil {
+	for _, k := range m.backends {
+		if err := m.build(k, client); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// make makes a provider's model.
-func (m *Models) make(k *known, client *http.Client) (err error) {
-	standard := map[string]string{anthropicName: anthropicModel, openaiName: openaiModel}[k.name]
+// build creates the model of a backend.
+func (m *Models) build(k *backend, client *http.Client) (err error) {
+	standard := map[string]string{anthropicName: defaultAnthropicModel, openaiName: defaultOpenAIModel}[k.name]
 	switch {
-	case k == m.first && m.name != "":
-		standard = m.name
-	case k == m.first && k.name == openaiName && k.base != "":
+	case k == m.defaultBackend && m.defaultModel != "":
+		standard = m.defaultModel
+	case k == m.defaultBackend && k.name == openaiName && k.base != "":
 		return errors.New("OPENAI_BASE_URL is set: name a model that is served there, with --model or COPPICE_MODEL")
 	}
-	if k == m.first {
-		m.name = standard
+	if k == m.defaultBackend {
+		m.defaultModel = standard
 	}
 	switch k.name {
 	case anthropicName:
@@ -134,71 +134,76 @@ func (m *Models) make(k *known, client *http.Client) (err error) {
 			Key: k.key, BaseURL: k.base, Model: standard, Thinking: m.thinking, HTTP: client,
 		})
 		if err == nil {
-			// What a request marks is written into the cache, and paid for. Who waits here has had
-			// its turn at a rate limit: none of another session keeps it waiting with its own.
+			// A request writes to the provider's cache what it marks, and pays for it. The
+			// primer is inside the rate limit, so a request that waits in it does not wait for
+			// the rate limit turns of another session.
 			k.model = primer.New(k.model)
 		}
 	case openaiName:
 		k.model, err = openai.New(openai.Config{
 			Key: k.key, BaseURL: k.base, Model: standard, HTTP: client,
-			Responses: overResponses(m.flags.OpenAI, k.base), Effort: m.flags.Effort, Logger: m.log,
+			Responses: usesResponses(m.flags.OpenAI, k.base), Effort: m.flags.Effort, Logger: m.log,
 		})
 	}
 	if err != nil {
 		return err
 	}
-	k.model, err = patience.New(patience.Config{
-		Model: k.model, Governor: m.governor, Bucket: k.bucket, Patience: m.flags.Patience, Logger: m.log,
-		Provider: k.name, Observe: m.observe,
+	k.model, err = retry.New(retry.Config{
+		Model: k.model, Limiter: m.limiter, Bucket: k.bucket, Patience: m.flags.Patience, Logger: m.log,
+		Provider: k.name, Observer: m.observer,
 	})
 	return err
 }
 
-// overResponses says which of its two APIs OpenAI's models are asked over. Few servers but
-// OpenAI's own have the newer one.
-func overResponses(said, base string) bool {
+// usesResponses reports whether OpenAI's models are called over the Responses API. Few servers
+// other than OpenAI's own support it.
+func usesResponses(said, base string) bool {
 	return said == "responses" || said == "" && base == ""
 }
 
-// Generate asks the provider that the model belongs to.
+// Generate sends the request to the provider of its model.
 func (m *Models) Generate(ctx context.Context, req *model.Request, emit func(model.Delta)) (*model.Answer, error) {
-	var k *known
+	var k *backend
 	name := req.Model
 	if req.Provider == "" {
 		k, name = m.route(name)
 	} else {
-		k = m.known[req.Provider]
+		k = m.backends[req.Provider]
 	}
 	if k == nil {
-		return nil, &model.Error{Kind: model.ErrorInvalid, Err: missing(cmp.Or(req.Provider, req.Model))}
+		return nil, &model.Error{Kind: model.ErrorInvalid, Err: notConfigured(cmp.Or(req.Provider, req.Model))}
 	}
 	asked := *req
 	asked.Model = name
 	return k.model.Generate(ctx, &asked, emit)
 }
 
-// route says whose model a name is, and what it is called there: provider/model is
-// that provider's; claude… is Anthropic's, if that is known; all else is the first
-// provider's. It gives nil if the name is that of a provider that is not known.
-func (m *Models) route(name string) (*known, string) {
+// route returns the backend of a model name, and the name of the model there:
+//
+//   - provider/model belongs to that provider.
+//   - claude… belongs to Anthropic and gpt-… to OpenAI, if they are configured.
+//   - All else belongs to the default backend.
+//
+// The backend is nil if the named provider is not configured.
+func (m *Models) route(name string) (*backend, string) {
 	if name == "" {
-		return m.first, m.name
+		return m.defaultBackend, m.defaultModel
 	}
 	if provider, own, ok := strings.Cut(name, "/"); ok && own != "" && (provider == anthropicName || provider == openaiName) {
-		return m.known[provider], own
+		return m.backends[provider], own
 	}
-	if k := m.known[anthropicName]; k != nil && strings.HasPrefix(name, "claude") {
+	if k := m.backends[anthropicName]; k != nil && strings.HasPrefix(name, "claude") {
 		return k, name
 	}
-	if k := m.known[openaiName]; k != nil && strings.HasPrefix(name, "gpt-") {
+	if k := m.backends[openaiName]; k != nil && strings.HasPrefix(name, "gpt-") {
 		return k, name
 	}
-	return m.first, name
+	return m.defaultBackend, name
 }
 
-// missing says what to do about a provider that is not known. name is its own, or
-// that of a model of its.
-func missing(name string) error {
+// notConfigured returns the error for a provider that is not configured. name is the provider
+// or one of its models.
+func notConfigured(name string) error {
 	provider, _, _ := strings.Cut(name, "/")
 	if provider != anthropicName && provider != openaiName {
 		return fmt.Errorf("there is no provider %s: there are %s and %s", provider, anthropicName, openaiName)
@@ -207,22 +212,22 @@ func missing(name string) error {
 		provider, strings.ToUpper(provider), strings.ToUpper(provider))
 }
 
-// bucket names the rate limit that a model falls under. The key and the server are
-// in it as a hash only.
-func (k *known) bucket(name string) string {
+// bucket returns the rate limit bucket of a model. It contains the key and the server only as a
+// hash.
+func (k *backend) bucket(name string) string {
 	sum := sha256.Sum256([]byte(strings.Join([]string{k.base, k.key, name}, "\x00")))
 	return k.name + ":" + hex.EncodeToString(sum[:8])
 }
 
-// which says who is asked.
-func (m *Models) which() string {
-	which := fmt.Sprintf("asking %s/%s", m.first.name, m.name)
-	if m.first.base != "" {
-		which += " at " + m.first.base
+// describe says which providers are in use.
+func (m *Models) describe() string {
+	which := fmt.Sprintf("asking %s/%s", m.defaultBackend.name, m.defaultModel)
+	if m.defaultBackend.base != "" {
+		which += " at " + m.defaultBackend.base
 	}
 	var others []string
-	for name, k := range m.known {
-		if k != m.first {
+	for name, k := range m.backends {
+		if k != m.defaultBackend {
 			others = append(others, name)
 		}
 	}

@@ -13,7 +13,7 @@ func TestOverResponses(t *testing.T) {
 		{"chat", "", false},
 		{"responses", "http://h/v1", true},
 	} {
-		if got := overResponses(test.said, test.base); got != test.want {
+		if got := usesResponses(test.said, test.base); got != test.want {
 			t.Errorf("--openai-api %q at %q: %t", test.said, test.base, got)
 		}
 	}

@@ -1,5 +1,5 @@
-// Package provider chooses the model that agents of a process use: a scenario if one
-// is named, else the providers that the environment names, else the built-in demo.
+// Package provider chooses the model for the agents of a process: a scenario if one is named,
+// otherwise the providers that the environment configures, otherwise the built-in demo.
 package provider
 
 import (
@@ -11,12 +11,12 @@ import (
 
 	"github.com/coppice-run/coppice/internal/model"
 	"github.com/coppice-run/coppice/internal/model/anthropic"
-	"github.com/coppice-run/coppice/internal/model/governor"
-	"github.com/coppice-run/coppice/internal/model/patience"
+	"github.com/coppice-run/coppice/internal/model/ratelimit"
+	"github.com/coppice-run/coppice/internal/model/retry"
 	"github.com/coppice-run/coppice/internal/model/scripted"
 )
 
-// Flags are what a person may say about models.
+// Flags are the command-line options for models.
 type Flags struct {
 	Scenario string        `env:"COPPICE_SCENARIO" placeholder:"FILE" help:"Scenario that plays the model, instead of a provider."`
 	Model    string        `env:"COPPICE_MODEL" placeholder:"NAME" help:"Model for agents that name none, as in anthropic/claude-sonnet-5-5."`
@@ -26,21 +26,20 @@ type Flags struct {
 	Patience time.Duration `env:"COPPICE_PATIENCE" default:"30m" help:"How long a model's failures are waited out before a run fails."`
 }
 
-// Choice is the model that was chosen.
+// Choice is the chosen model.
 type Choice struct {
 	Model model.Model
-	// Which says in a few words what was chosen and why.
-	Which string
-	// Demo is set if nothing was chosen: the environment names no provider, and nobody a
-	// scenario.
+	// Description says in a few words what was chosen and why.
+	Description string
+	// Demo is set if neither a provider nor a scenario is configured.
 	Demo bool
-	// Governor makes the providers' rate limits a queue; nil if there are none.
-	Governor *governor.Governor
+	// Limiter queues requests at the providers' rate limits. It is nil for scenarios.
+	Limiter *ratelimit.Limiter
 }
 
-// Choose chooses. Nothing is sent yet. observe, which may be nil, is told of what holds
-// requests to providers up. The error says what a person got wrong.
-func Choose(f Flags, getenv func(string) string, log *slog.Logger, observe patience.Observer) (Choice, error) {
+// Choose chooses a model. It sends nothing. observer may be nil; otherwise it is notified of
+// what delays requests to providers. The error explains a configuration mistake to a person.
+func Choose(f Flags, getenv func(string) string, log *slog.Logger, observe retry.Observer) (Choice, error) {
 	if f.Scenario != "" {
 		return Scripted(f.Scenario)
 	}
@@ -52,37 +51,37 @@ func Choose(f Flags, getenv func(string) string, log *slog.Logger, observe patie
 		return Choice{}, fmt.Errorf("--patience is %s; it has to be more than 0", f.Patience)
 	}
 	m := &Models{
-		flags: f, log: log, thinking: thinking, governor: governor.New(log), observe: observe, known: map[string]*known{},
+		flags: f, log: log, thinking: thinking, limiter: ratelimit.New(log), observer: observe, backends: map[string]*backend{},
 	}
 	if err := m.open(getenv); err != nil {
 		return Choice{}, err
 	}
-	if len(m.known) == 0 {
+	if len(m.backends) == 0 {
 		if f.Model != "" {
 			return Choice{}, errors.New("--model is given, but no provider: set ANTHROPIC_API_KEY, OPENAI_API_KEY or OPENAI_BASE_URL")
 		}
 		return Scripted("")
 	}
-	return Choice{Model: m, Which: m.which(), Governor: m.governor}, nil
+	return Choice{Model: m, Description: m.describe(), Limiter: m.limiter}, nil
 }
 
-// Scripted is the scenario in a file, or with an empty path the built-in demo.
+// Scripted returns the scenario of a file or, if the path is empty, the built-in demo.
 func Scripted(scenario string) (Choice, error) {
 	if scenario == "" {
 		return Choice{
-			Model: scripted.New(scripted.Survey()),
-			Which: "no provider key set: playing the built-in demo scenario",
-			Demo:  true,
+			Model:       scripted.New(scripted.Survey()),
+			Description: "no provider key set: playing the built-in demo scenario",
+			Demo:        true,
 		}, nil
 	}
 	s, err := scripted.Load(scenario)
 	if err != nil {
 		return Choice{}, fmt.Errorf("reading the scenario: %w", err)
 	}
-	return Choice{Model: scripted.New(s), Which: fmt.Sprintf("playing the scenario %q", scenario)}, nil
+	return Choice{Model: scripted.New(s), Description: fmt.Sprintf("playing the scenario %q", scenario)}, nil
 }
 
-// minThinking is the least number of tokens that Anthropic takes.
+// minThinking is the smallest token budget that Anthropic accepts.
 const minThinking = 1024
 
 func readThinking(text string) (anthropic.Thinking, error) {

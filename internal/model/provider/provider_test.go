@@ -59,7 +59,7 @@ func TestChoice(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			c, err := choose(test.flags, test.env)
-			got := c.Which
+			got := c.Description
 			if err != nil {
 				got = err.Error()
 			}
@@ -72,8 +72,8 @@ func TestChoice(t *testing.T) {
 			if demo := strings.Contains(test.want, "the built-in demo"); c.Demo != demo {
 				t.Errorf("the demo: %t", c.Demo)
 			}
-			if asks := strings.HasPrefix(test.want, "asking"); (c.Governor != nil) != asks {
-				t.Errorf("a governor: %t", c.Governor != nil)
+			if asks := strings.HasPrefix(test.want, "asking"); (c.Limiter != nil) != asks {
+				t.Errorf("a limiter: %t", c.Limiter != nil)
 			}
 		})
 	}

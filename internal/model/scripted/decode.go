@@ -13,9 +13,8 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// Parse reads a scenario from data; name stands for its file in errors. Every
-// template, pattern and number is checked here. The error names the line at
-// fault and what was expected there.
+// Parse parses a scenario. Errors name the file as name, and the line with what was expected
+// there. Parse checks every template, pattern and number.
 func Parse(name string, data []byte) (*Scenario, error) {
 	root, err := document(name, data)
 	if err != nil {
@@ -210,7 +209,7 @@ func (r reader) stop(n ast.Node) (tree.StopReason, error) {
 	return tree.StopUnspecified, r.fail(n, "%q is no stop reason; expected end_turn, tool_use, max_tokens or refusal", name)
 }
 
-// span reads "3", "2..4", "2.." or "..4".
+// span parses "3", "2..4", "2.." or "..4".
 func (r reader) span(n ast.Node) (span, error) {
 	if _, ok := n.(*ast.IntegerNode); ok {
 		v, err := r.whole(n, "a number", 0)
@@ -290,7 +289,7 @@ func (r reader) duration(n ast.Node) (time.Duration, error) {
 	return d, nil
 }
 
-// delay reads a duration or a template that gives one.
+// delay reads a duration, or a template that produces one.
 func (r reader) delay(n ast.Node) (*snippet, error) {
 	s, err := r.template(n, "delay")
 	if err == nil && s.parsed == nil {

@@ -14,10 +14,9 @@ import (
 	template "github.com/DataDog/datadog-agent/pkg/template/text"
 )
 
-// functions is the whole set that templates know, documented for users in
-// docs/scenarios.md. Those of the view are there by name only; a template that
-// runs has them bound to its request. What a function works on comes last, so
-// that calls chain with |.
+// functions returns all template functions. docs/scenarios.md documents them. The functions of
+// the view are here only as names; they are bound to the request when a template runs. The
+// value that a function works on is its last argument, so that calls can be chained with |.
 func functions() template.FuncMap {
 	all := textFunctions()
 	maps.Copy(all, listFunctions())
@@ -68,7 +67,7 @@ func textFunctions() template.FuncMap {
 	}
 }
 
-// text is the text of a value that has one.
+// text returns the text of a value, if it has one.
 func text(v any) (string, error) {
 	switch v := v.(type) {
 	case string:
@@ -105,7 +104,7 @@ func onText(f func(string) any) func(any) (any, error) {
 	}
 }
 
-// growing is for functions whose text may be longer than what they got.
+// growing wraps a function whose result may be longer than its input.
 func growing(f func(string) string) func(any) (string, error) {
 	return func(v any) (string, error) {
 		s, err := text(v)
@@ -141,8 +140,8 @@ func nonEmpty(lines []string) []string {
 	return some
 }
 
-// What the file tools say besides what they found. cutMark starts the last line
-// of an output that was cut at its bound.
+// Lines in the output of file tools that are not entries. cutMark starts the last line of
+// truncated output.
 const (
 	cutMark  = "[cut:"
 	skipMark = "[skipped:"
@@ -151,8 +150,8 @@ const (
 	emptyDir = "The directory is empty"
 )
 
-// entries are the lines of a listing by ls, glob or grep, without what such a
-// tool says when it found nothing or left something out.
+// entries returns the lines of a listing by ls, glob or grep, without the lines that say that
+// nothing was found or something was left out.
 func entries(s string) []string {
 	return slices.DeleteFunc(nonEmpty(strings.Split(s, "\n")), func(l string) bool {
 		return l == noFiles || l == noMatch || l == emptyDir ||
@@ -180,7 +179,7 @@ func files(s string) []string {
 	return some
 }
 
-// isCut reports whether a listing lacks something that is there.
+// isCut reports whether a listing is incomplete.
 func isCut(s string) bool {
 	return slices.ContainsFunc(nonEmpty(strings.Split(s, "\n")), func(l string) bool {
 		return strings.HasPrefix(l, cutMark) || strings.HasPrefix(l, skipMark)
@@ -246,7 +245,7 @@ func replace(old, with string, v any) (string, error) {
 	return strings.ReplaceAll(s, old, with), nil
 }
 
-// shorten cuts s to n characters, the last of them a mark that it was cut.
+// shorten truncates s to n characters. The last one marks the truncation.
 func shorten(s string, n int) string {
 	if n < 1 {
 		return ""
@@ -262,8 +261,8 @@ func match(pattern string, v any) (bool, error) {
 	return err == nil && re.MatchString(s), err
 }
 
-// find gives the first group of the first match, all of the match if the
-// pattern has no group, and nothing if there is no match.
+// find returns the first group of the first match. It is the whole match if the pattern has no
+// group, and empty if nothing matches.
 func find(pattern string, v any) (string, error) {
 	re, s, err := patternAndText(pattern, v)
 	if err != nil {
@@ -276,7 +275,7 @@ func find(pattern string, v any) (string, error) {
 	return found[min(1, len(found)-1)], nil
 }
 
-// records gives a record of the named groups for each match in v.
+// records returns, for each match in v, a record of its named groups.
 func records(pattern string, v any) ([]any, error) {
 	re, s, err := patternAndText(pattern, v)
 	if err != nil {
@@ -305,7 +304,7 @@ func patternAndText(pattern string, v any) (*regexp.Regexp, string, error) {
 	return re, s, err
 }
 
-// vary gives a number from low to high that depends on v alone.
+// vary returns a number from low to high that depends only on v.
 func vary(low, high int, v any) (int, error) {
 	s, err := text(v)
 	if err != nil {
@@ -319,8 +318,8 @@ func vary(low, high int, v any) (int, error) {
 	return low + int(sum.Sum64()>>1)%(high-low+1), nil
 }
 
-// widePad is a width or precision that a format may not have.
-var widePad = regexp.MustCompile(`%[^a-zA-Z%]*(\*|[0-9]{4})`)
+// excessivePadding matches widths and precisions that a format must not have.
+var excessivePadding = regexp.MustCompile(`%[^a-zA-Z%]*(\*|[0-9]{4})`)
 
 func printf(format string, args ...any) (string, error) {
 	heaviest := 0
@@ -331,8 +330,8 @@ func printf(format string, args ...any) (string, error) {
 		}
 		heaviest = max(heaviest, weight)
 	}
-	// Each verb can print any argument, at a width of three digits.
-	if widePad.MatchString(format) || strings.Count(format, "%")*(heaviest+1000) > 16*maxText {
+	// Each verb can print any argument, with a width of three digits.
+	if excessivePadding.MatchString(format) || strings.Count(format, "%")*(heaviest+1000) > 16*maxText {
 		return "", errTooLong
 	}
 	return bounded(fmt.Sprintf(format, args...))

@@ -9,16 +9,16 @@ import (
 	"github.com/goccy/go-yaml/ast"
 )
 
-// input is a part of a tool's input as the scenario has it: [object], [array],
-// [*snippet] or [literal]. Rendered, it is JSON in the order of the file.
+// input is a part of a tool's input in the scenario: [object], [array], [*snippet] or
+// [literal]. It renders to JSON, in the order of the file.
 type input interface {
-	write(v *view, d *dot, into *bytes.Buffer) error
+	write(v *view, d *templateData, into *bytes.Buffer) error
 }
 
 type (
 	object  []member
 	array   []input
-	literal string // JSON as it is
+	literal string // JSON text
 )
 
 type member struct {
@@ -26,8 +26,8 @@ type member struct {
 	value input
 }
 
-// inputOf reads the input of a call: a mapping, or a template that puts out the
-// JSON of an object.
+// inputOf reads the input of a call: a mapping, or a template that produces the JSON of an
+// object.
 func (r reader) inputOf(n ast.Node) (input, error) {
 	switch n.(type) {
 	case *ast.StringNode, *ast.LiteralNode:
@@ -93,7 +93,7 @@ func (r reader) literal(n ast.Node, value any) (input, error) {
 	return literal(text), nil
 }
 
-func (o object) write(v *view, d *dot, into *bytes.Buffer) error {
+func (o object) write(v *view, d *templateData, into *bytes.Buffer) error {
 	into.WriteByte('{')
 	for i, m := range o {
 		if i > 0 {
@@ -111,7 +111,7 @@ func (o object) write(v *view, d *dot, into *bytes.Buffer) error {
 	return nil
 }
 
-func (a array) write(v *view, d *dot, into *bytes.Buffer) error {
+func (a array) write(v *view, d *templateData, into *bytes.Buffer) error {
 	into.WriteByte('[')
 	for i, item := range a {
 		if i > 0 {
@@ -125,12 +125,12 @@ func (a array) write(v *view, d *dot, into *bytes.Buffer) error {
 	return nil
 }
 
-func (l literal) write(_ *view, _ *dot, into *bytes.Buffer) error {
+func (l literal) write(_ *view, _ *templateData, into *bytes.Buffer) error {
 	into.WriteString(string(l))
 	return nil
 }
 
-func (s *snippet) write(v *view, d *dot, into *bytes.Buffer) error {
+func (s *snippet) write(v *view, d *templateData, into *bytes.Buffer) error {
 	text, err := v.render(s, d)
 	if err != nil {
 		return err
@@ -138,10 +138,10 @@ func (s *snippet) write(v *view, d *dot, into *bytes.Buffer) error {
 	return writeString(into, text)
 }
 
-// wholeObject is an input that one template puts out as JSON.
+// wholeObject is an input that one template produces as JSON.
 type wholeObject struct{ template *snippet }
 
-func (w wholeObject) write(v *view, d *dot, into *bytes.Buffer) error {
+func (w wholeObject) write(v *view, d *templateData, into *bytes.Buffer) error {
 	text, err := v.render(w.template, d)
 	if err != nil {
 		return err
@@ -165,11 +165,11 @@ func writeString(into *bytes.Buffer, text string) error {
 	if err := encoder.Encode(text); err != nil {
 		return err
 	}
-	into.Truncate(into.Len() - 1) // the encoder ends with a newline
+	into.Truncate(into.Len() - 1) // remove the newline that the encoder appends
 	return nil
 }
 
-// plain reports whether JSON has a text as it is.
+// plain reports whether a text needs no escapes in JSON.
 func plain(text string) bool {
 	for i := range len(text) {
 		if c := text[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {

@@ -13,12 +13,12 @@ import (
 	template "github.com/DataDog/datadog-agent/pkg/template/text"
 )
 
-// itemWeight is what an item of a list or record weighs besides its text, in
-// the measure of maxText.
+// itemWeight is the weight of a list item or record in addition to its text, in the unit of
+// maxText.
 const itemWeight = 16
 
-// Several functions take an optional key before the list: with it they look at
-// that field of the list's records, without it at the items themselves.
+// listFunctions returns the functions for lists. Several take an optional key before the list.
+// With it they use that field of the records, without it the items themselves.
 func listFunctions() template.FuncMap {
 	return template.FuncMap{
 		"list": func(items ...any) ([]any, error) { return bearable(slices.Clone(items)) },
@@ -60,7 +60,7 @@ func list(v any) ([]any, error) {
 	return nil, fmt.Errorf("expected a list, got %s", describe(v))
 }
 
-// number is the whole number that v is or spells.
+// number converts v to a whole number.
 func number(v any) (int, error) {
 	switch v := v.(type) {
 	case int:
@@ -78,8 +78,8 @@ func number(v any) (int, error) {
 	return 0, fmt.Errorf("expected a whole number, got %v", describe(v))
 }
 
-// weigh measures a value: its text in bytes, and itemWeight for each item. It
-// refuses what weighs more than maxText, soon.
+// weigh returns the weight of a value: its text in bytes, and itemWeight for each item. It
+// stops with an error soon after the weight exceeds maxText.
 func weigh(v any) (int, error) {
 	left := maxText
 	if !lighten(&left, v) {
@@ -111,8 +111,8 @@ func lighten(left *int, v any) bool {
 	return *left >= 0
 }
 
-// bearable lets a list through that is not too heavy. As all lists and records
-// that templates make pass here, none grows without end.
+// bearable returns an error for a list that is too heavy. All lists and records that templates
+// create pass through it, so none can grow without bound.
 func bearable(l []any) ([]any, error) {
 	_, err := weigh(l)
 	return l, err
@@ -141,7 +141,7 @@ func dict(pairs ...any) (map[string]any, error) {
 	return record, err
 }
 
-// numbers lists the numbers from 1 to n.
+// numbers returns the numbers from 1 to n.
 func numbers(n int) ([]any, error) {
 	if n < 0 || n > maxText/itemWeight {
 		return nil, fmt.Errorf("numbers goes from 0 to %d, not %d", maxText/itemWeight, n)
@@ -158,7 +158,7 @@ func first(n int, v any) ([]any, error) {
 	return l[:min(max(n, 0), len(l))], err
 }
 
-// field is item itself, or the field of it that key names.
+// field returns the item or, with a key, that field of it.
 func field(key string, item any) (any, error) {
 	if key == "" {
 		return item, nil
@@ -174,7 +174,7 @@ func field(key string, item any) (any, error) {
 	return value, nil
 }
 
-// keyAndList takes apart the arguments [KEY] LIST.
+// keyAndList splits the arguments [KEY] LIST.
 func keyAndList(args []any) (string, []any, error) {
 	if len(args) < 1 || len(args) > 2 {
 		return "", nil, errors.New("expected a list, or a key and a list")
@@ -187,7 +187,7 @@ func keyAndList(args []any) (string, []any, error) {
 	return key, l, err
 }
 
-// sortBy sorts upwards: by number if all the values are numbers, else by text.
+// sortBy sorts in ascending order: by number if all values are numbers, otherwise by text.
 func sortBy(args ...any) ([]any, error) {
 	key, l, err := keyAndList(args)
 	if err != nil {
@@ -226,7 +226,7 @@ func sortBy(args ...any) ([]any, error) {
 	return sorted, nil
 }
 
-// top gives the n largest items, the largest first; of equal ones the first.
+// top returns the n largest items, in descending order. Equal items keep their order.
 func top(n int, args ...any) ([]any, error) {
 	key, l, err := keyAndList(args)
 	if err != nil {
@@ -276,13 +276,13 @@ func pluck(key string, v any) ([]any, error) {
 	return bearable(values)
 }
 
-// get is the field of a record that key names; nothing if there is none.
+// get returns a field of a record, or "".
 func get(key string, v any) any {
 	record, _ := v.(map[string]any)
 	return record[key]
 }
 
-// tally counts what the first group of pattern catches in the texts of a list:
+// tally counts the values of the first group of a pattern in a list of texts. It returns
 // records of key and n, in the order of first appearance.
 func tally(pattern string, v any) ([]any, error) {
 	l, err := list(v)
@@ -310,7 +310,7 @@ func tally(pattern string, v any) ([]any, error) {
 	return bearable(all)
 }
 
-// filter takes [KEY] PATTERN LIST and gives the items that match, or the others.
+// filter takes [KEY] PATTERN LIST and returns the items that match, or those that do not.
 func filter(matching bool, args []any) ([]any, error) {
 	if len(args) < 2 || len(args) > 3 {
 		return nil, errors.New("expected a pattern and a list, or a key, a pattern and a list")

@@ -11,9 +11,9 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// Scenario is a script that was read and checked. It is immutable.
+// Scenario is a parsed and checked scenario. It is immutable.
 type Scenario struct {
-	// About says what the scenario plays, for people.
+	// About describes the scenario to people.
 	About string
 
 	file   string
@@ -23,7 +23,7 @@ type Scenario struct {
 	steps  []*step
 }
 
-// step is one thing the model may answer, and when.
+// step is a possible answer of the model, with its condition.
 type step struct {
 	when     condition
 	delay    *snippet
@@ -37,53 +37,53 @@ type step struct {
 	line     int
 }
 
-// condition says when a step answers. What it leaves out matches anything.
+// condition says when a step applies. Unset fields match anything.
 type condition struct {
-	agent, model           string // globs as of path.Match; empty matches all
+	agent, model           string // globs (path.Match); empty matches all
 	depth, turn, sinceUser span
 	prompt, last           *regexp.Regexp
 	test                   *snippet
-	// The groups of both patterns are numbered in one go, from 1.
+	// The groups of both patterns are numbered together, from 1.
 	groups    map[string]int
 	allGroups int
 }
 
-// span is a range of numbers. The zero span holds every number.
+// span is a range of numbers. The zero span contains every number.
 type span struct{ from, to *int }
 
 func (s span) holds(n int) bool {
 	return (s.from == nil || n >= *s.from) && (s.to == nil || n <= *s.to)
 }
 
-// call scripts a tool call, or one for each item of a list.
+// call describes a tool call, or one call for each item of a list.
 type call struct {
 	tool    *snippet
 	forEach *snippet // an expression; nil for a single call
 	input   input
 }
 
-// stream says how text comes: chunk characters at a time, all at once if it is 0.
+// stream sets how text is streamed: chunk characters at a time, or all at once if it is 0.
 type stream struct {
 	chunk int
 	every time.Duration
 }
 
-// usage holds the counts that a step gives; those it leaves out are nil.
+// usage has the token counts of a step; nil if unset.
 type usage struct{ input, output, cacheRead, cacheWrite *int64 }
 
-// failure scripts a provider's error.
+// failure describes an error of the provider.
 type failure struct {
 	kind       model.ErrorKind
 	message    *snippet
 	retryAfter time.Duration
-	times      int // how often before the step is passed over; 0 is always
+	times      int // how often the step fails before it is skipped; 0: always
 }
 
 //go:embed survey.yaml
 var surveyYAML []byte
 
-// Survey gives the built-in scenario: agents that count the files and lines of
-// any workspace, with sub-agents for its folders.
+// Survey returns the built-in scenario: agents that count the files and lines of a workspace,
+// with sub-agents for its directories.
 func Survey() *Scenario {
 	s, err := Parse("survey.yaml", surveyYAML)
 	if err != nil {
@@ -92,7 +92,7 @@ func Survey() *Scenario {
 	return s
 }
 
-// Load reads the scenario file at path.
+// Load reads a scenario from a file.
 func Load(path string) (*Scenario, error) {
 	f, err := os.Open(path)
 	if err != nil {

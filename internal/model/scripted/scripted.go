@@ -1,14 +1,13 @@
-// Package scripted is a model that answers from a file: a scenario says what to
-// answer to whom, so that tests and demos run real trees of agents without a
-// provider.
+// Package scripted is a model that answers from a scenario file, so that tests and demos run
+// real trees of agents without a provider.
 //
-// An answer follows from the scenario and the request alone. A run that is
-// delivered again, to another worker or after a crash, is answered the same to
-// the byte. The one exception is a scripted error with "times": how often it
-// was given is counted in this process, by task and place in its conversation.
+// An answer depends only on the scenario and the request. A run that is delivered again, to
+// another worker or after a crash, gets byte-for-byte the same answers. The only exception is a
+// scripted error with "times", which is counted in this process, by task and position in the
+// conversation.
 //
-// Whoever writes a scenario can make a template that computes for long; it is
-// bounded in size, not in time. Run only scenarios that you trust.
+// A template can be made to compute for a long time: it is bounded in size, not in time. Run
+// only scenarios that you trust.
 package scripted
 
 import (
@@ -27,9 +26,9 @@ import (
 )
 
 const (
-	// maxCalls bounds the tool calls of one answer.
+	// maxCalls bounds the tool calls of an answer.
 	maxCalls = 10_000
-	// maxAnswer bounds the text and the inputs of one answer, in bytes.
+	// maxAnswer bounds the text and the inputs of an answer, in bytes.
 	maxAnswer = 4 << 20
 )
 
@@ -41,14 +40,13 @@ type Model struct {
 
 var _ model.Model = (*Model)(nil)
 
-// New makes a model that plays s.
+// New returns a model that plays s.
 func New(s *Scenario) *Model {
-	return &Model{scenario: s, failures: failures{given: map[occasion]int{}}}
+	return &Model{scenario: s, failures: failures{counts: map[failureKey]int{}}}
 }
 
-// Generate answers with the first step that matches the request. What the
-// scenario gets wrong, as well as a request that no step matches, is a
-// [model.Error] of the kind invalid that says where.
+// Generate answers with the first step that matches the request. Errors in the scenario, and
+// requests that match no step, are a [model.Error] of kind ErrorInvalid that names the place.
 func (m *Model) Generate(ctx context.Context, req *model.Request, emit func(model.Delta)) (*model.Answer, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -71,7 +69,7 @@ func (m *Model) Generate(ctx context.Context, req *model.Request, emit func(mode
 	return nil, invalid(err)
 }
 
-// player gives one answer.
+// player produces one answer.
 type player struct {
 	view *view
 	req  *model.Request
@@ -91,7 +89,7 @@ func (p *player) play(ctx context.Context, m *Model, emit func(model.Delta)) (*m
 	if err != nil {
 		return nil, err
 	}
-	if err := wait(ctx, delay); err != nil {
+	if err := sleep(ctx, delay); err != nil {
 		return nil, err
 	}
 	if err := p.emit(ctx, blocks, emit); err != nil {
@@ -111,7 +109,7 @@ func (p *player) play(ctx context.Context, m *Model, emit func(model.Delta)) (*m
 	}, nil
 }
 
-// choose finds the first step that matches.
+// choose finds the first matching step.
 func (p *player) choose(m *Model) error {
 	for i, s := range m.scenario.steps {
 		ok, err := p.view.match(&s.when)
@@ -122,7 +120,7 @@ func (p *player) choose(m *Model) error {
 			continue
 		}
 		if f := s.failure; f != nil && f.times > 0 {
-			if !m.failures.again(occasion{p.req.Task, len(p.req.Messages), i}, f.times) {
+			if !m.failures.shouldFail(failureKey{p.req.Task, len(p.req.Messages), i}, f.times) {
 				continue
 			}
 		}
@@ -134,7 +132,7 @@ func (p *player) choose(m *Model) error {
 		m.scenario.file, d.Agent, d.Depth, d.Turn, d.SinceUser, shorten(d.Last, 200))
 }
 
-func (p *player) blocks(d *dot) ([]tree.Block, error) {
+func (p *player) blocks(d *templateData) ([]tree.Block, error) {
 	var blocks []tree.Block
 	size := 0
 	for _, part := range []struct {
@@ -178,9 +176,9 @@ func (p *player) blocks(d *dot) ([]tree.Block, error) {
 	return blocks, nil
 }
 
-// items are what a call is made for; a call without for_each has one. A value
-// that is empty or false stands for no items.
-func (p *player) items(c *call, d *dot) ([]any, error) {
+// items returns the items of a call. A call without for_each has one. An empty or false value
+// means no items.
+func (p *player) items(c *call, d *templateData) ([]any, error) {
 	if c.forEach == nil {
 		return []any{nil}, nil
 	}
@@ -198,7 +196,7 @@ func (p *player) items(c *call, d *dot) ([]any, error) {
 	return items, nil
 }
 
-func (p *player) use(c *call, d *dot) (tree.ToolUse, error) {
+func (p *player) use(c *call, d *templateData) (tree.ToolUse, error) {
 	name, err := p.view.render(c.tool, d)
 	if err != nil {
 		return tree.ToolUse{}, err
@@ -213,7 +211,7 @@ func (p *player) use(c *call, d *dot) (tree.ToolUse, error) {
 	return tree.ToolUse{Name: name, Input: written.Bytes()}, nil
 }
 
-func (p *player) delay(d *dot) (time.Duration, error) {
+func (p *player) delay(d *templateData) (time.Duration, error) {
 	text, err := p.view.render(p.step.delay, d)
 	if err != nil || text == "" {
 		return 0, err
@@ -225,7 +223,7 @@ func (p *player) delay(d *dot) (time.Duration, error) {
 	return delay, nil
 }
 
-// emit streams the texts at the step's pace.
+// emit streams the texts at the speed of the step.
 func (p *player) emit(ctx context.Context, blocks []tree.Block, emit func(model.Delta)) error {
 	begun := false
 	for _, b := range blocks {
@@ -238,20 +236,20 @@ func (p *player) emit(ctx context.Context, blocks []tree.Block, emit func(model.
 		}
 		for rest := d.Text; rest != ""; {
 			if begun {
-				if err := wait(ctx, p.step.stream.every); err != nil {
+				if err := sleep(ctx, p.step.stream.every); err != nil {
 					return err
 				}
 			}
 			begun = true
-			d.Text, rest = head(rest, p.step.stream.chunk)
+			d.Text, rest = splitHead(rest, p.step.stream.chunk)
 			emit(d)
 		}
 	}
 	return nil
 }
 
-// head cuts off the first n characters; all of them if n is 0.
-func head(s string, n int) (start, rest string) {
+// splitHead splits off the first n characters; all of them if n is 0.
+func splitHead(s string, n int) (start, rest string) {
 	for i := range s {
 		if n == 0 && i > 0 {
 			return s[:i], s[i:]
@@ -261,7 +259,7 @@ func head(s string, n int) (start, rest string) {
 	return s, ""
 }
 
-func (p *player) fail(d *dot) error {
+func (p *player) fail(d *templateData) error {
 	f := p.step.failure
 	message, err := p.view.render(f.message, d)
 	if err != nil {
@@ -283,8 +281,8 @@ func (p *player) stop(blocks []tree.Block) tree.StopReason {
 	return tree.StopEndTurn
 }
 
-// wait returns after d, or when ctx ends.
-func wait(ctx context.Context, d time.Duration) error {
+// sleep waits for d, or until ctx ends.
+func sleep(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return ctx.Err()
 	}
@@ -298,32 +296,32 @@ func wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// maxOccasions bounds what failures remembers. When it is full it starts anew.
+// maxOccasions bounds the memory of failures. When it is full, it is emptied.
 const maxOccasions = 1 << 16
 
-// occasion is a step's answer at one place of a task's conversation.
-type occasion struct {
+// failureKey identifies a step at one position of a task's conversation.
+type failureKey struct {
 	task     tree.TaskID
 	messages int
 	step     int
 }
 
-// failures counts scripted errors that are given a number of times.
+// failures counts scripted errors with "times".
 type failures struct {
-	mu    sync.Mutex
-	given map[occasion]int
+	mu     sync.Mutex
+	counts map[failureKey]int
 }
 
-// again reports whether to fail once more, out of times, and counts it.
-func (f *failures) again(o occasion, times int) bool {
+// shouldFail reports whether to fail once more, and counts it.
+func (f *failures) shouldFail(o failureKey, times int) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.given[o] >= times {
+	if f.counts[o] >= times {
 		return false
 	}
-	if len(f.given) >= maxOccasions {
-		clear(f.given)
+	if len(f.counts) >= maxOccasions {
+		clear(f.counts)
 	}
-	f.given[o]++
+	f.counts[o]++
 	return true
 }

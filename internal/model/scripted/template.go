@@ -12,23 +12,22 @@ import (
 	"github.com/coppice-run/coppice/internal/model"
 )
 
-// maxText bounds, in bytes, what one template puts out, and any value that a
-// template makes on the way.
+// maxText bounds, in bytes, the output of a template, and every value that it computes.
 const maxText = 1 << 20
 
-// errTooLong is the end of a template that went over maxText.
+// errTooLong ends a template that exceeds maxText.
 var errTooLong = fmt.Errorf("the template makes more than %d bytes", maxText)
 
-// snippet is a template or an expression of a scenario, parsed.
+// snippet is a parsed template or expression of a scenario.
 type snippet struct {
 	file   string
-	line   int    // where its text starts
-	name   string // what it is, for errors
+	line   int    // first line of its text
+	name   string // description, for errors
 	plain  string // the text, if parsed is nil
 	parsed *template.Template
 }
 
-// template reads a text in which {{ }} is computed.
+// template reads a text with {{ }} in it.
 func (r reader) template(n ast.Node, name string) (*snippet, error) {
 	text, first, err := r.text(n, name+", a text")
 	if err != nil {
@@ -40,7 +39,7 @@ func (r reader) template(n ast.Node, name string) (*snippet, error) {
 	return r.snippet(first, name, text)
 }
 
-// expression reads what would stand between {{ and }} and has a value.
+// expression reads the content of a {{ }}, which has a value.
 func (r reader) expression(n ast.Node, name string) (*snippet, error) {
 	text, first, err := r.text(n, name+", an expression")
 	if err != nil {
@@ -62,8 +61,8 @@ func (r reader) snippet(first int, name, text string) (*snippet, error) {
 	return s, nil
 }
 
-// fail puts the file and the line before an error of text/template, which
-// counts the lines of the snippet alone.
+// fail adds file and line to an error of text/template, which counts lines only within the
+// snippet.
 func (s *snippet) fail(err error) error {
 	at, text := s.line, err.Error()
 	if rest, ok := strings.CutPrefix(text, "template: "+s.name+":"); ok {
@@ -76,7 +75,7 @@ func (s *snippet) fail(err error) error {
 	return &scriptError{at: fmt.Sprintf("%s:%d", s.file, at), what: s.name, text: text, err: err}
 }
 
-// scriptError is the failure of a snippet.
+// scriptError is an error in a snippet.
 type scriptError struct {
 	at, what, text string
 	err            error
@@ -86,14 +85,13 @@ func (e *scriptError) Error() string { return e.at + ": " + e.what + ": " + e.te
 
 func (e *scriptError) Unwrap() error { return e.err }
 
-// invalid makes the error of a scenario that cannot answer: asking again would
-// be no use.
+// invalid returns the error for a scenario that cannot answer. A retry would not help.
 func invalid(err error) error {
 	return &model.Error{Kind: model.ErrorInvalid, Err: err}
 }
 
-// render gives the text of a template; none if the step has no such template.
-func (v *view) render(s *snippet, d *dot) (string, error) {
+// render returns the output of a template, or "" for nil.
+func (v *view) render(s *snippet, d *templateData) (string, error) {
 	if s == nil {
 		return "", nil
 	}
@@ -107,15 +105,15 @@ func (v *view) render(s *snippet, d *dot) (string, error) {
 	return out.text.String(), nil
 }
 
-// value gives what an expression comes to.
-func (v *view) value(s *snippet, d *dot) (any, error) {
+// value returns the value of an expression.
+func (v *view) value(s *snippet, d *templateData) (any, error) {
 	if err := v.execute(s, d, &output{ended: v.ended}); err != nil {
 		return nil, err
 	}
 	return v.yielded, nil
 }
 
-func (v *view) execute(s *snippet, d *dot, out *output) error {
+func (v *view) execute(s *snippet, d *templateData, out *output) error {
 	bound, ok := v.bound[s]
 	if !ok {
 		clone, err := s.parsed.Clone()
@@ -127,7 +125,7 @@ func (v *view) execute(s *snippet, d *dot, out *output) error {
 	}
 	if err := bound.Execute(out, d); err != nil {
 		var inner *scriptError
-		if errors.As(err, &inner) { // a var's: its own place says more
+		if errors.As(err, &inner) { // the error in a var has the more precise place
 			return inner
 		}
 		return s.fail(err)
@@ -135,8 +133,8 @@ func (v *view) execute(s *snippet, d *dot, out *output) error {
 	return nil
 }
 
-// output is the text of a template under way. It refuses to grow past maxText,
-// and ends the template when the context ends.
+// output collects the output of a template. It fails when it would exceed maxText, or when the
+// context has ended.
 type output struct {
 	ended func() error
 	text  strings.Builder

@@ -2,10 +2,10 @@ package scripted
 
 import "github.com/coppice-run/coppice/internal/tree"
 
-// bytesPerToken is the usual guess for English text and code.
+// bytesPerToken is the usual estimate for English text and code.
 const bytesPerToken = 4
 
-// usage is what the step says, and a guess from the lengths where it is silent.
+// usage returns the counts of the step, and estimates by length for those that it does not set.
 func (p *player) usage(blocks []tree.Block) tree.Usage {
 	heard := len(p.req.System)
 	for _, t := range p.req.Tools {

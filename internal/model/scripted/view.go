@@ -14,40 +14,40 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// dot is what "." is in a template.
-type dot struct {
+// templateData is the value of "." in a template.
+type templateData struct {
 	Agent     string
 	Model     string
 	Provider  string
 	Reminder  string
 	Depth     int
-	Turn      int    // the assistant message to come, of all
+	Turn      int    // number of the next assistant message
 	SinceUser int    // the same, counted since the last user message
 	Prompt    string // the first user message
-	User      string // the last one
+	User      string // the last user message
 	Last      string // the last message, of a user or of tools
 	Item      any    // of for_each
-	N         int    // the number of Item, from 0
+	N         int    // index of Item, from 0
 }
 
-// result is what came of a tool call. Printed, it is its text.
+// result is the result of a tool call. It prints as its text.
 type result struct {
 	Tool    string
-	Input   any // of the call, decoded; nil if the call is not known
+	Input   any // decoded input of the call; nil if the call is unknown
 	Text    string
 	IsError bool
 }
 
-// unread is a result of which no template has asked yet.
-type unread struct {
+// lazyResult is a result that no template has used yet.
+type lazyResult struct {
 	result
-	asked json.RawMessage // what the call was asked with; nil if the call is not known
+	asked json.RawMessage // input of the call; nil if the call is unknown
 }
 
 func (r result) String() string { return r.Text }
 
-// read gives the result with what its call was asked with, which is decoded once.
-func (u *unread) read() result {
+// read returns the result with its input, which is decoded once.
+func (u *lazyResult) read() result {
 	if u.asked != nil && json.Unmarshal(u.asked, &u.Input) != nil {
 		u.Input = string(u.asked)
 	}
@@ -55,25 +55,25 @@ func (u *unread) read() result {
 	return u.result
 }
 
-// view is a request as a scenario sees it. It serves one Generate.
+// view is the request as the scenario sees it. It serves one Generate.
 type view struct {
-	ended    func() error // the error of the context, once it has ended
-	scenario *Scenario
-	tools    []model.ToolSpec
-	dot      dot
-	groups   groups
-	all      []unread
-	since    int   // the first of all since the last user message
-	heard    []any // what was told of background agents
-	fresh    int   // the first of heard since the last user message, or in it
+	ended     func() error // returns the error of the context, once it has ended
+	scenario  *Scenario
+	tools     []model.ToolSpec
+	dot       templateData
+	groups    groups
+	all       []lazyResult
+	since     int   // index of the first result since the last user message
+	news      []any // news of background agents
+	newsSince int   // index of the first news since, or in, the last user message
 
 	bound   map[*snippet]*template.Template
 	vars    map[string]any
-	open    map[string]bool // the vars being computed
+	open    map[string]bool // vars that are being computed
 	yielded any
 }
 
-// groups are what the patterns of the matching step have caught.
+// groups are the submatches of the matching step's patterns.
 type groups struct {
 	texts []string
 	names map[string]int
@@ -82,7 +82,7 @@ type groups struct {
 func newView(ctx context.Context, s *Scenario, req *model.Request) *view {
 	v := &view{
 		ended: ctx.Err, scenario: s, tools: req.Tools,
-		dot:   dot{Agent: req.Agent, Model: req.Model, Provider: req.Provider, Reminder: req.Reminder, Depth: req.Depth, Turn: 1, SinceUser: 1},
+		dot:   templateData{Agent: req.Agent, Model: req.Model, Provider: req.Provider, Reminder: req.Reminder, Depth: req.Depth, Turn: 1, SinceUser: 1},
 		bound: map[*snippet]*template.Template{},
 		vars:  map[string]any{},
 		open:  map[string]bool{},
@@ -94,11 +94,11 @@ func newView(ctx context.Context, s *Scenario, req *model.Request) *view {
 		switch m.Role {
 		case tree.RoleUser:
 			v.dot.Last, answered = m.Text(), nil
-			before := len(v.heard)
-			if !v.hear(m) {
-				continue // nobody but background agents was heard of
+			before := len(v.news)
+			if !v.readNews(m) {
+				continue // the message contained only news of background agents
 			}
-			v.fresh = before
+			v.newsSince = before
 			v.dot.User = v.dot.Last
 			if first {
 				v.dot.Prompt, first = v.dot.Last, false
@@ -109,7 +109,7 @@ func newView(ctx context.Context, s *Scenario, req *model.Request) *view {
 			v.dot.Turn++
 			v.dot.SinceUser++
 		case tree.RoleTool:
-			v.take(asked, m)
+			v.addResults(asked, m)
 			answered = m
 		}
 	}
@@ -119,7 +119,7 @@ func newView(ctx context.Context, s *Scenario, req *model.Request) *view {
 	return v
 }
 
-// results are the texts in a tool message, each on lines of its own.
+// results returns the texts of a tool message, each on its own lines.
 func results(answered *tree.Message) string {
 	var all strings.Builder
 	all.Grow(size(answered.Blocks) + len(answered.Blocks))
@@ -134,14 +134,14 @@ func results(answered *tree.Message) string {
 	return all.String()
 }
 
-// hear takes in what a user message tells of background agents, each in a block of
-// its own, and reports whether it says anything else. What came over a provider's
-// API does not say what it is, but looks like it.
-func (v *view) hear(m *tree.Message) (more bool) {
+// readNews reads the news of background agents from a user message, one per block, and reports
+// whether the message contains anything else. Messages that came over a provider's API are not
+// marked as news, so it recognises them by their form.
+func (v *view) readNews(m *tree.Message) (more bool) {
 	for _, b := range m.Blocks {
 		text, ok := b.(tree.Text)
-		if ok && (!m.News.Task.IsZero() || tellsOfEnd(text.Text)) {
-			v.heard = append(v.heard, text.Text)
+		if ok && (!m.News.Task.IsZero() || isEndNews(text.Text)) {
+			v.news = append(v.news, text.Text)
 			continue
 		}
 		more = true
@@ -149,10 +149,10 @@ func (v *view) hear(m *tree.Message) (more bool) {
 	return more
 }
 
-// tellsOfEnd reports whether a text is the news of a background agent's end.
-func tellsOfEnd(text string) bool {
+// isEndNews reports whether a text is the news of a background agent's end.
+func isEndNews(text string) bool {
 	if !strings.HasPrefix(strings.TrimLeft(text, " \t\r\n"), "{") {
-		return false // most texts are prose, which need not be read to the end
+		return false // most texts are prose and need not be parsed
 	}
 	var news struct {
 		TaskID     string `json:"task_id"`
@@ -162,15 +162,15 @@ func tellsOfEnd(text string) bool {
 	return json.Unmarshal([]byte(text), &news) == nil && news.TaskID != "" && news.Status != "" && news.Transcript != ""
 }
 
-// take adds the results in a tool message to the calls before it.
-func (v *view) take(asked, answered *tree.Message) {
+// addResults adds the results of a tool message to the calls before it.
+func (v *view) addResults(asked, answered *tree.Message) {
 	v.all = slices.Grow(v.all, len(answered.Blocks))
 	for _, b := range answered.Blocks {
 		closed, ok := b.(tree.ToolResult)
 		if !ok {
 			continue
 		}
-		r := unread{result: result{Text: closed.Text, IsError: closed.IsError}}
+		r := lazyResult{result: result{Text: closed.Text, IsError: closed.IsError}}
 		if asked != nil && closed.Block >= 0 && closed.Block < len(asked.Blocks) {
 			if use, ok := asked.Blocks[closed.Block].(tree.ToolUse); ok {
 				r.Tool, r.asked = use.Name, use.Input
@@ -180,7 +180,7 @@ func (v *view) take(asked, answered *tree.Message) {
 	}
 }
 
-// match reports whether a step's condition holds, and keeps its groups if so.
+// match reports whether the condition of a step holds. If so, it stores the step's groups.
 func (v *view) match(c *condition) (bool, error) {
 	d := &v.dot
 	if !globs(c.agent, d.Agent) || !globs(c.model, d.Model) ||
@@ -203,7 +203,7 @@ func (v *view) match(c *condition) (bool, error) {
 		caught.texts = append(caught.texts, found[1:]...)
 	}
 	v.groups = caught
-	// A var may refer to groups, which are the step's own.
+	// A var may refer to groups, which belong to the step.
 	clear(v.vars)
 	if c.test == nil {
 		return true, nil
@@ -221,17 +221,17 @@ func globs(pattern, name string) bool {
 		return true
 	}
 	ok, err := path.Match(pattern, name)
-	return ok && err == nil // the pattern was checked when it was read
+	return ok && err == nil // the pattern was checked by Parse
 }
 
-// functions are those that look at the conversation.
+// functions returns the functions that use the conversation.
 func (v *view) functions() template.FuncMap {
 	return template.FuncMap{
 		"result":     v.result,
 		"results":    v.results,
 		"allResults": v.allResults,
-		"news":       func() []any { return v.heard[v.fresh:] },
-		"allNews":    func() []any { return v.heard },
+		"news":       func() []any { return v.news[v.newsSince:] },
+		"allNews":    func() []any { return v.news },
 		"hasTool":    v.hasTool,
 		"group":      v.group,
 		"var":        v.variable,
@@ -242,7 +242,7 @@ func (v *view) functions() template.FuncMap {
 func (v *view) results(tool string) []any    { return named(tool, v.all[v.since:]) }
 func (v *view) allResults(tool string) []any { return named(tool, v.all) }
 
-func named(tool string, all []unread) []any {
+func named(tool string, all []lazyResult) []any {
 	some := []any{}
 	for i := range all {
 		if globs(tool, all[i].Tool) {
@@ -269,7 +269,7 @@ func (v *view) hasTool(name string) bool {
 	return false
 }
 
-// group gives what a group of the step's patterns has caught, by number or name.
+// group returns a submatch of the step's patterns, by number or name.
 func (v *view) group(which any) (string, error) {
 	n, ok := which.(int)
 	if name, named := which.(string); named {
@@ -281,7 +281,7 @@ func (v *view) group(which any) (string, error) {
 	return v.groups.texts[n-1], nil
 }
 
-// variable computes a var of the scenario, once a step.
+// variable computes a var of the scenario, once per step.
 func (v *view) variable(name string) (any, error) {
 	if value, ok := v.vars[name]; ok {
 		return value, nil
@@ -303,7 +303,7 @@ func (v *view) variable(name string) (any, error) {
 	return value, nil
 }
 
-// yield takes the value of an expression and puts nothing out.
+// yield stores the value of an expression and produces no output.
 func (v *view) yield(value any) string {
 	v.yielded = value
 	return ""

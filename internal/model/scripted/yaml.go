@@ -15,23 +15,22 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// The bounds of a scenario file. Within them the YAML parser, which knows none
-// of its own, takes neither long nor much.
+// Bounds of a scenario file. Within them the YAML parser, which has no bounds of its own, needs
+// little time and memory.
 const (
-	maxFile      = 256 << 10 // bytes
-	maxFlowDepth = 32        // brackets in brackets
-	maxColumn    = 128       // of a "- " or "? ", which may nest within a line
-	maxKeys      = 10_000    // of all mappings: the parser compares each with each
+	maxFile      = 256 << 10 // in bytes
+	maxFlowDepth = 32        // nested brackets
+	maxColumn    = 128       // of "- " or "? ", which may be nested on one line
+	maxKeys      = 10_000    // of all mappings, because the parser compares each key with each
 )
 
-// readBounded reads all of r, which may hold a byte more than is allowed, so
-// that the parser can say so.
+// readBounded reads r up to one byte more than allowed, so that the parser can report the size.
 func readBounded(r io.Reader) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(r, maxFile+1))
 }
 
-// document parses a YAML file of one document. It refuses what could grow when
-// it is read, anchors and aliases, and what a scenario has no use for.
+// document parses a YAML file with one document. It rejects anchors and aliases, which could
+// expand without bound, and what scenarios do not use.
 func document(file string, data []byte) (ast.Node, error) {
 	if len(data) > maxFile {
 		return nil, failAt(file, 0, "a scenario has at most %d bytes", maxFile)
@@ -104,7 +103,7 @@ func syntaxError(file string, err error) error {
 	return failAt(file, at, "%s", located.GetMessage())
 }
 
-// failAt is the error at a line of a scenario; line 0 is the file as a whole.
+// failAt returns an error at a line of a scenario. Line 0 means the whole file.
 func failAt(file string, line int, format string, args ...any) error {
 	if line == 0 {
 		return fmt.Errorf("%s: %s", file, fmt.Sprintf(format, args...))
@@ -112,7 +111,7 @@ func failAt(file string, line int, format string, args ...any) error {
 	return fmt.Errorf("%s:%d: %s", file, line, fmt.Sprintf(format, args...))
 }
 
-// line is where a node starts.
+// line returns the first line of a node.
 func line(n ast.Node) int {
 	if pairs, ok := n.(*ast.MappingNode); ok && !pairs.IsFlowStyle && len(pairs.Values) > 0 {
 		return line(pairs.Values[0])
@@ -126,7 +125,7 @@ func line(n ast.Node) int {
 	return 0
 }
 
-// kind names a node for people.
+// kind names the type of a node for people.
 func kind(n ast.Node) string {
 	switch n.(type) {
 	case *ast.MappingNode, *ast.MappingValueNode:
@@ -145,15 +144,15 @@ func kind(n ast.Node) string {
 	return "something else"
 }
 
-// pair is a key of a mapping with its value.
+// pair is a key and a value of a mapping.
 type pair struct {
 	key   string
 	line  int
 	value ast.Node
 }
 
-// reader turns nodes into parts of a scenario. Its errors name file, line and
-// what was expected.
+// reader converts nodes to parts of a scenario. Its errors name file, line and what was
+// expected.
 type reader struct{ file string }
 
 func (r reader) fail(n ast.Node, format string, args ...any) error {
@@ -190,10 +189,10 @@ func (r reader) pairs(n ast.Node, what string) ([]pair, error) {
 	return pairs, nil
 }
 
-// fields are the keys that a mapping knows, each with what reads its value.
+// fields are the known keys of a mapping, each with a function that reads its value.
 type fields map[string]func(ast.Node) error
 
-// object reads a mapping whose keys are all known.
+// object reads a mapping with known keys.
 func (r reader) object(n ast.Node, what string, known fields) error {
 	pairs, err := r.pairs(n, what)
 	if err != nil {
@@ -230,7 +229,7 @@ func (r reader) each(n ast.Node, what string, read func(ast.Node) error) error {
 	return nil
 }
 
-// text reads a text and the line on which its first line is.
+// text reads a text, and the number of its first line.
 func (r reader) text(n ast.Node, what string) (text string, first int, err error) {
 	switch n := n.(type) {
 	case *ast.StringNode:
@@ -257,5 +256,5 @@ func (r reader) whole(n ast.Node, what string, least int) (int, error) {
 	return 0, r.fail(n, "expected %s, a whole number from %d to %d", what, least, maxNumber)
 }
 
-// maxNumber is the largest number a scenario may state.
+// maxNumber is the largest number in a scenario.
 const maxNumber = 1_000_000_000

@@ -7,8 +7,8 @@ import (
 	"github.com/coppice-run/coppice/internal/model"
 )
 
-// Headers that say who asks. They go to servers that the installation's owner has
-// named, so that a gateway can tell sessions and agents apart, and never to a
+// Headers that identify the caller. They let a gateway tell sessions and agents apart. They are
+// sent only to servers that the owner of the installation has configured, and never to a
 // vendor's own.
 const (
 	HeaderSession = "Coppice-Session"
@@ -17,8 +17,8 @@ const (
 	HeaderDepth   = "Coppice-Depth"
 )
 
-// Caller gives the headers that say who asks.
-func Caller(req *model.Request) http.Header {
+// CallerHeaders returns the headers that identify the caller.
+func CallerHeaders(req *model.Request) http.Header {
 	h := http.Header{}
 	if !req.Session.IsZero() {
 		h.Set(HeaderSession, req.Session.String())

@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// Input is the input of a tool call as a model wrote it, JSON or not: the tool
-// tells the model what is wrong with it. Nothing at all stands for an empty object,
-// but for a call that was cut off: a tool must not take that for a choice of the
-// model's, so it gets the beginning of an object, which no tool accepts.
-func Input(written string, cut bool) json.RawMessage {
+// ToolInput returns the input of a tool call as the model wrote it, valid JSON or not; the tool
+// reports errors in it to the model. Empty input becomes an empty object. Input that was cut
+// off is different: a tool must not treat it as the model's choice. If it is empty or {}, it
+// becomes the start of an object, which no tool accepts.
+func ToolInput(written string, cut bool) json.RawMessage {
 	switch text := strings.TrimSpace(written); {
 	case cut && !json.Valid([]byte(text)), cut && text == "{}":
 		if text == "" || text == "{}" {

@@ -2,14 +2,14 @@ package upstream
 
 import "github.com/coppice-run/coppice/internal/model"
 
-// Preview shows answers under way, and takes back what was shown of one that was refused half-way
-// and is asked for otherwise.
+// Preview emits an answer while it arrives. If the answer is refused midway and the request is
+// made again, Preview retracts what it has emitted.
 type Preview struct {
 	emit  func(model.Delta)
-	shown bool // some text of the answer under way
+	shown bool // some text of the current answer was emitted
 }
 
-// NewPreview shows through emit, which may be nil.
+// NewPreview returns a preview that writes to emit, which may be nil.
 func NewPreview(emit func(model.Delta)) *Preview {
 	if emit == nil {
 		emit = func(model.Delta) {}
@@ -17,14 +17,14 @@ func NewPreview(emit func(model.Delta)) *Preview {
 	return &Preview{emit: emit}
 }
 
-// Show shows a piece.
+// Show emits a delta.
 func (p *Preview) Show(d model.Delta) {
 	p.shown = p.shown || d.Text != ""
 	p.emit(d)
 }
 
-// TakeBack says that another answer begins, if some text of the last one was shown.
-func (p *Preview) TakeBack() {
+// Retract announces that another answer starts, if some text of the last one was emitted.
+func (p *Preview) Retract() {
 	if p.shown {
 		p.emit(model.Delta{Restart: true, Thinking: true, Text: "\n[refused; asking otherwise]\n"})
 	}

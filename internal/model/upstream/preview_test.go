@@ -20,10 +20,10 @@ func TestPreview(t *testing.T) {
 		said += d.Text
 	})
 	p.Show(model.Delta{})
-	p.TakeBack()
+	p.Retract()
 	p.Show(model.Delta{Text: "so"})
-	p.TakeBack()
-	p.TakeBack()
+	p.Retract()
+	p.Retract()
 	p.Show(model.Delta{Text: "otherwise"})
 	if said != "so|otherwise" {
 		t.Errorf("shown was %q", said)

@@ -11,12 +11,12 @@ import (
 	"github.com/coppice-run/coppice/internal/model"
 )
 
-// Streamed makes what stands between an SDK and the client. An answer that is no stream is a
-// refusal, though its status says otherwise: servers answer so where there is no such
-// endpoint, what is in front of them does, and some know no streams. kind says what can be done
-// about what was said; ErrorBroken means that this does not tell, and then a retry would get
-// the same.
-func Streamed(kind func(said []byte) model.ErrorKind) func(*http.Request, func(*http.Request) (*http.Response, error)) (*http.Response, error) {
+// RequireStream returns SDK middleware that turns a response which is not a stream into an
+// error, although its status is 200. Servers respond so for an endpoint that they do not have,
+// proxies do, and some servers do not support streams. kind classifies the error by the text of
+// the response. ErrorBroken means that the text does not say. The error is not retried then,
+// because a retry would get the same response.
+func RequireStream(kind func(said []byte) model.ErrorKind) func(*http.Request, func(*http.Request) (*http.Response, error)) (*http.Response, error) {
 	return func(req *http.Request, next func(*http.Request) (*http.Response, error)) (*http.Response, error) {
 		resp, err := next(req)
 		if err != nil || resp.StatusCode != http.StatusOK {
@@ -28,18 +28,18 @@ func Streamed(kind func(said []byte) model.ErrorKind) func(*http.Request, func(*
 		}
 		from := bufio.NewReader(resp.Body)
 		if first, err := from.Peek(1); err == nil && !strings.Contains("{[< \r\n\t", string(first)) {
-			resp.Body = struct { // a stream under a wrong name
+			resp.Body = struct { // a stream with a wrong content type
 				io.Reader
 				io.Closer
 			}{from, resp.Body}
 			return resp, nil
 		}
-		defer resp.Body.Close() // nothing more is wanted of it
+		defer resp.Body.Close() // the rest of the body is not needed
 		said, err := io.ReadAll(io.LimitReader(from, maxDetail+1))
 		if err != nil {
 			return nil, err
 		}
-		refused := Refusal(resp.StatusCode, resp.Header, fmt.Sprintf("%s instead of a stream: %s", what, strings.TrimSpace(string(said))))
+		refused := StatusError(resp.StatusCode, resp.Header, fmt.Sprintf("%s instead of a stream: %s", what, strings.TrimSpace(string(said))))
 		if k := kind(said); k != model.ErrorBroken && refused.Kind == model.ErrorInvalid {
 			refused.Kind = k
 		}

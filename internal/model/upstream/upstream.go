@@ -1,5 +1,5 @@
-// Package upstream is what all providers have in common on the network: a client
-// whose streams can't fall silent for ever, and what a refusal over HTTP means.
+// Package upstream is the network code that all providers share: an HTTP client whose streams
+// cannot stay silent for ever, and the classification of HTTP errors.
 package upstream
 
 import (
@@ -16,66 +16,65 @@ import (
 	"github.com/coppice-run/coppice/internal/model"
 )
 
-// Times bound how long a provider may be silent.
-type Times struct {
-	// First is how long the first byte of an answer's body may take. A local model
-	// reads the whole prompt before it writes.
-	First time.Duration
-	// Idle is how long the stream may then pause. A reasoning model may be silent
-	// while it thinks.
+// Timeouts bound how long a provider may be silent.
+type Timeouts struct {
+	// FirstByte is the timeout for the first byte of the response body. A local model reads the
+	// whole prompt before it writes.
+	FirstByte time.Duration
+	// Idle is the timeout between later reads. A reasoning model may be silent while it thinks.
 	Idle time.Duration
 }
 
-// DefaultTimes suit models that think for long and local ones that read slowly.
-func DefaultTimes() Times { return Times{First: 10 * time.Minute, Idle: 5 * time.Minute} }
+// DefaultTimeouts suit models that think for long and local models that read slowly.
+func DefaultTimeouts() Timeouts { return Timeouts{FirstByte: 10 * time.Minute, Idle: 5 * time.Minute} }
 
-// errSilent is why a request ended that got no answer in time.
+// errSilent is the cause of a request that was cancelled by a timeout.
 var errSilent = errors.New("the provider was silent for too long")
 
-// Connections that are kept, and how soon a dead one is noticed.
+// Limits of the connection pool, and how soon it notices a dead connection.
 const (
 	idleConnections = 1024
 	pingAfter       = 15 * time.Second
 	pingPatience    = 15 * time.Second
 )
 
-// NewClient makes a client whose requests fail when the provider is silent for
-// longer than times say. It is for many streams to one host at once.
-func NewClient(times Times) *http.Client {
+// NewClient returns a client whose requests fail when the provider is silent for longer than
+// the timeouts. It supports many concurrent streams to one host.
+func NewClient(times Timeouts) *http.Client {
 	base := http.DefaultTransport.(*http.Transport).Clone()
 	base.MaxIdleConns, base.MaxIdleConnsPerHost = idleConnections, idleConnections
 	base.HTTP2 = &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingPatience}
-	return &http.Client{Transport: &transport{base: base, times: times}}
+	return &http.Client{Transport: &transport{base: base, timeouts: times}}
 }
 
 type transport struct {
-	base  http.RoundTripper
-	times Times
+	base     http.RoundTripper
+	timeouts Timeouts
 }
 
-// RoundTrip sends a request, and watches over it until its answer is closed.
+// RoundTrip sends a request and supervises it until the response body is closed.
 func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(req.Context())
-	silence := time.AfterFunc(t.times.First, func() { cancel(errSilent) })
+	silence := time.AfterFunc(t.timeouts.FirstByte, func() { cancel(errSilent) })
 	resp, err := t.base.RoundTrip(req.WithContext(ctx))
 	if err != nil {
 		silence.Stop()
-		err = because(ctx, err)
+		err = timeoutCause(ctx, err)
 		cancel(nil)
 		return nil, err
 	}
-	resp.Body = &body{from: resp.Body, ctx: ctx, cancel: cancel, silence: silence, idle: t.times.Idle}
+	resp.Body = &body{from: resp.Body, ctx: ctx, cancel: cancel, silence: silence, idle: t.timeouts.Idle}
 	return resp, nil
 }
 
-// CloseIdleConnections lets the client's method of the same name work.
+// CloseIdleConnections makes the client's method of the same name work.
 func (t *transport) CloseIdleConnections() {
 	if base, ok := t.base.(interface{ CloseIdleConnections() }); ok {
 		base.CloseIdleConnections()
 	}
 }
 
-// body is an answer under way.
+// body is the body of a response that is being read.
 type body struct {
 	from    io.ReadCloser
 	ctx     context.Context //nolint:containedctx // of the one request that this is the answer to
@@ -90,7 +89,7 @@ func (b *body) Read(p []byte) (int, error) {
 	case err == io.EOF: //nolint:errorlint // a Reader returns it as it is
 		b.silence.Stop()
 	case err != nil:
-		err = because(b.ctx, err)
+		err = timeoutCause(b.ctx, err)
 	case n > 0:
 		b.silence.Reset(b.idle)
 	}
@@ -104,18 +103,18 @@ func (b *body) Close() error {
 	return err
 }
 
-// because gives the reason why a request was ended, if it was, for the error that
-// this led to.
-func because(ctx context.Context, err error) error {
+// timeoutCause returns the timeout that cancelled the request, if one did, instead of the error
+// that followed from it.
+func timeoutCause(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); errors.Is(cause, errSilent) {
 		return cause
 	}
 	return err
 }
 
-// Broken is the error of a connection or a stream that did not come to its end.
-// It is ctx's cause if ctx has ended, and err itself if that says what it is.
-func Broken(ctx context.Context, err error) error {
+// TransportError returns the error for a connection or stream that failed. It returns the cause
+// of ctx if ctx has ended, and err itself if that is a *model.Error.
+func TransportError(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -123,65 +122,66 @@ func Broken(ctx context.Context, err error) error {
 		return refused
 	}
 	kind := model.ErrorBroken
-	if _, certificate := errors.AsType[*tls.CertificateVerificationError](err); certificate || speaksPlain(err) {
-		kind = model.ErrorInvalid // no retry makes the certificate right, or the address
+	if _, certificate := errors.AsType[*tls.CertificateVerificationError](err); certificate || isPlainHTTP(err) {
+		kind = model.ErrorInvalid // a retry corrects neither the certificate nor the address
 	}
 	return &model.Error{Kind: kind, Err: err}
 }
 
-// speaksPlain reports whether a server that was asked with https speaks http.
-func speaksPlain(err error) bool {
+// isPlainHTTP reports whether a server that was called over https speaks http.
+func isPlainHTTP(err error) bool {
 	_, record := errors.AsType[tls.RecordHeaderError](err)
 	return record || errors.Is(err, http.ErrSchemeMismatch)
 }
 
-// maxDetail is how much of a refusal's text is kept, in bytes.
+// maxDetail is how many bytes of a refusal are kept.
 const maxDetail = 2000
 
-// Refusal is the error of an answer with a status that is not success; said is
-// what the provider wrote.
-func Refusal(status int, header http.Header, said string) *model.Error {
+// StatusError returns the error for a response with a status other than success. said is the
+// text of the response.
+func StatusError(status int, header http.Header, said string) *model.Error {
 	if len(said) > maxDetail {
 		said = said[:maxDetail] + "…"
 	}
 	return &model.Error{
-		Kind: Told(KindOf(status), said), RetryAfter: retryAfter(header, time.Now()),
+		Kind: RefineKind(KindOfStatus(status), said), RetryAfter: retryAfter(header, time.Now()),
 		Err: fmt.Errorf("the provider answered %s: %s", statusText(status), said),
 	}
 }
 
-// statusOverloaded is Anthropic's.
+// defined by Anthropic
 const statusOverloaded = 529
 
-// statusText is a status with its name, if it has one.
+// statusText returns a status with its name, if it has one.
 func statusText(status int) string {
 	return strings.TrimSpace(fmt.Sprintf("%d %s", status, http.StatusText(status)))
 }
 
-// IsInvalid reports whether a provider has refused a request for what it asked.
+// IsInvalid reports whether a provider refused a request because of its content.
 func IsInvalid(err error) bool {
 	failed, known := errors.AsType[*model.Error](err)
 	return known && (failed.Kind == model.ErrorInvalid || failed.Kind == model.ErrorTooLong)
 }
 
-// tooLong are words of providers for a conversation that is longer than their model takes.
-var tooLong = []string{
+// tooLongPhrases are the words with which providers refuse a conversation that exceeds the
+// context window.
+var tooLongPhrases = []string{
 	"prompt is too long", "exceed context limit", // Anthropic
 	"context_length_exceeded", "maximum context length", // OpenAI, vLLM and most others
 	"exceed_context_size", "available context size", // llama.cpp
 }
 
-// Told gives the kind of a refusal for what was said. That a conversation is too long has no
-// status and no type of its own, so the words are all there is to tell it by.
-func Told(kind model.ErrorKind, said string) model.ErrorKind {
-	if slices.ContainsFunc(tooLong, func(words string) bool { return strings.Contains(said, words) }) {
+// RefineKind refines the kind of a refusal by its text. A conversation that is too long has no
+// status or type of its own, so only the text identifies it.
+func RefineKind(kind model.ErrorKind, said string) model.ErrorKind {
+	if slices.ContainsFunc(tooLongPhrases, func(words string) bool { return strings.Contains(said, words) }) {
 		return model.ErrorTooLong
 	}
 	return kind
 }
 
-// KindOf says what can be done about an HTTP status.
-func KindOf(status int) model.ErrorKind {
+// KindOfStatus classifies an HTTP status.
+func KindOfStatus(status int) model.ErrorKind {
 	switch status {
 	case http.StatusTooManyRequests:
 		return model.ErrorRateLimited

@@ -49,7 +49,7 @@ func TestKinds(t *testing.T) {
 		422: model.ErrorInvalid, 429: model.ErrorRateLimited, 500: model.ErrorOverloaded,
 		502: model.ErrorOverloaded, 503: model.ErrorOverloaded, 504: model.ErrorOverloaded, 529: model.ErrorOverloaded,
 	} {
-		if got := Refusal(status, http.Header{}, "no").Kind; got != want {
+		if got := StatusError(status, http.Header{}, "no").Kind; got != want {
 			t.Errorf("%d is %s, want %s", status, got, want)
 		}
 	}
@@ -66,7 +66,7 @@ func TestTooLong(t *testing.T) {
 		`{"error":{"code":400,"message":"request (9000 tokens) exceeds the available context size (8192 tokens), try increasing it","type":"exceed_context_size_error","n_prompt_tokens":9000,"n_ctx":8192}}`: model.ErrorTooLong,
 		`{"error":{"message":"the name of a tool is too long","type":"invalid_request_error"}}`:                                                                                                               model.ErrorInvalid,
 	} {
-		failed := Refusal(http.StatusBadRequest, http.Header{}, said)
+		failed := StatusError(http.StatusBadRequest, http.Header{}, said)
 		if failed.Kind != want || !IsInvalid(failed) {
 			t.Errorf("%s is %s", said, failed.Kind)
 		}
@@ -76,17 +76,17 @@ func TestTooLong(t *testing.T) {
 func TestBroken(t *testing.T) {
 	t.Parallel()
 	var failed *model.Error
-	if err := Broken(t.Context(), io.ErrUnexpectedEOF); !errors.As(err, &failed) || failed.Kind != model.ErrorBroken {
+	if err := TransportError(t.Context(), io.ErrUnexpectedEOF); !errors.As(err, &failed) || failed.Kind != model.ErrorBroken {
 		t.Errorf("a cut stream is %v", err)
 	}
 	for _, why := range []error{x509.UnknownAuthorityError{}, x509.HostnameError{Certificate: &x509.Certificate{}}, x509.CertificateInvalidError{Reason: x509.Expired}, errors.New("certificate signed by nobody")} {
-		err := Broken(t.Context(), &url.Error{Op: "Post", URL: "https://h", Err: &tls.CertificateVerificationError{Err: why}})
+		err := TransportError(t.Context(), &url.Error{Op: "Post", URL: "https://h", Err: &tls.CertificateVerificationError{Err: why}})
 		if !errors.As(err, &failed) || failed.Kind != model.ErrorInvalid {
 			t.Errorf("a wrong certificate is %v", err)
 		}
 	}
 	for _, why := range []error{tls.RecordHeaderError{Msg: "first record does not look like a TLS handshake"}, http.ErrSchemeMismatch} {
-		err := Broken(t.Context(), &url.Error{Op: "Post", URL: "https://h", Err: why})
+		err := TransportError(t.Context(), &url.Error{Op: "Post", URL: "https://h", Err: why})
 		if !errors.As(err, &failed) || failed.Kind != model.ErrorInvalid {
 			t.Errorf("a server that speaks http is %v", err)
 		}
@@ -94,7 +94,7 @@ func TestBroken(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	why := errors.New("the run is over")
 	cancel(why)
-	if err := Broken(ctx, io.ErrUnexpectedEOF); !errors.Is(err, why) {
+	if err := TransportError(ctx, io.ErrUnexpectedEOF); !errors.Is(err, why) {
 		t.Errorf("a cancelled request ends with %v", err)
 	}
 }
@@ -137,7 +137,7 @@ func pause(ctx context.Context, d time.Duration) error {
 
 func TestSilence(t *testing.T) {
 	t.Parallel()
-	times := Times{First: time.Minute, Idle: 10 * time.Second}
+	times := Timeouts{FirstByte: time.Minute, Idle: 10 * time.Second}
 	for name, test := range map[string]struct {
 		from slow
 		want string // what was read
@@ -152,7 +152,7 @@ func TestSilence(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				client := &http.Client{Transport: &transport{base: test.from, times: times}}
+				client := &http.Client{Transport: &transport{base: test.from, timeouts: times}}
 				req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://provider/", nil)
 				if err != nil {
 					t.Fatal(err)

@@ -1,0 +1,184 @@
+package chaos
+
+import (
+	"math"
+
+	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+)
+
+// sessionHistory is the log of a session, by task.
+type sessionHistory struct {
+	tasks map[string]*taskHistory
+	order []*taskHistory // by first appearance
+}
+
+// taskHistory is what the log says about a task.
+type taskHistory struct {
+	id           string
+	started      []*pb.Event // one per run
+	results      []*pb.Event
+	deliveries   []delivery
+	messages     map[int32]*pb.Event // by ordinal
+	lastOrdinal  int32               // ordinal of the last message
+	opened       []callRef           // in log order
+	closed       map[callRef][]*pb.Event
+	backgrounded map[int32]bool // runs that a client moved to the background
+	queued       int            // user messages that waited for a boundary
+	news         map[childRun][]*pb.Event
+	newsQueued   map[childRun]int
+	losses       map[int32]int // lost attempts, by the last ordinal at that time
+	madeWay      int           // attempts that ended because of the budget
+	state        pb.TaskState
+	path         string // place in the tree; see pathOf
+}
+
+// callRef identifies a call of a task.
+type callRef struct{ message, block int32 }
+
+func callRefOf(c *pb.CallRef) callRef { return callRef{c.GetMessage(), c.GetBlock()} }
+
+// childRun is one run of a child.
+type childRun struct {
+	task string
+	run  int32
+}
+
+func childOf(c *pb.ChildRun) childRun { return childRun{c.GetTaskId(), c.GetRun()} }
+
+// delivery is one attempt of a run, between two events of the log.
+type delivery struct {
+	epoch    int64
+	run      int32
+	worker   string
+	from, to int64 // sequence numbers of the first and the last event
+	began    *pb.Event
+	end      *pb.Event // nil: it continues
+}
+
+func (d *delivery) contains(e *pb.Event) bool {
+	return e != nil && d.from <= e.GetSeq() && e.GetSeq() <= d.to
+}
+
+// historyOf groups a log by task.
+func historyOf(events []*pb.Event) *sessionHistory {
+	p := &sessionHistory{tasks: map[string]*taskHistory{}}
+	for _, e := range events {
+		l := p.tasks[e.GetTaskId()]
+		if l == nil {
+			l = &taskHistory{
+				id: e.GetTaskId(), state: pb.TaskState_TASK_STATE_NEW, messages: map[int32]*pb.Event{},
+				closed: map[callRef][]*pb.Event{}, news: map[childRun][]*pb.Event{},
+				newsQueued: map[childRun]int{}, losses: map[int32]int{}, backgrounded: map[int32]bool{},
+			}
+			p.tasks[l.id] = l
+			p.order = append(p.order, l)
+		}
+		l.add(e)
+	}
+	for _, l := range p.order {
+		l.path = p.pathOf(l)
+	}
+	return p
+}
+
+func (l *taskHistory) add(e *pb.Event) {
+	switch k := e.GetKind().(type) {
+	case *pb.Event_Started:
+		l.started = append(l.started, e)
+		l.state = pb.TaskState_TASK_STATE_PENDING
+	case *pb.Event_Dispatched:
+		l.deliveries = append(l.deliveries, delivery{
+			epoch: k.Dispatched.GetEpoch(), run: e.GetRun(), worker: k.Dispatched.GetWorkerId(),
+			from: e.GetSeq(), to: math.MaxInt64, began: e,
+		})
+		l.state = pb.TaskState_TASK_STATE_RUNNING
+	case *pb.Event_Message:
+		l.message(e, k.Message)
+	case *pb.Event_CallClosed:
+		r := callRefOf(k.CallClosed.GetCall())
+		l.closed[r] = append(l.closed[r], e)
+	case *pb.Event_Backgrounded:
+		l.backgrounded[e.GetRun()] = true
+	case *pb.Event_Parked:
+		l.endDelivery(e)
+		l.state = pb.TaskState_TASK_STATE_WAITING
+	case *pb.Event_Ready:
+		switch k.Ready.GetCause() {
+		case pb.ReadyCause_READY_CAUSE_REDELIVERED:
+			l.losses[l.lastOrdinal]++
+			l.endDelivery(e)
+		case pb.ReadyCause_READY_CAUSE_MADE_WAY:
+			l.madeWay++
+			l.endDelivery(e)
+		}
+		l.state = pb.TaskState_TASK_STATE_PENDING
+	case *pb.Event_Result:
+		l.results = append(l.results, e)
+		l.endDelivery(e)
+		l.state = k.Result.GetState()
+	case *pb.Event_Queued:
+		if news := k.Queued.GetNews(); news != nil {
+			l.newsQueued[childOf(news)]++
+		} else {
+			l.queued++
+		}
+	}
+}
+
+func (l *taskHistory) message(e *pb.Event, m *pb.MessageAppended) {
+	l.messages[m.GetOrdinal()] = e
+	l.lastOrdinal = m.GetOrdinal()
+	for _, c := range m.GetCalls() {
+		l.opened = append(l.opened, callRef{m.GetOrdinal(), c.GetBlock()})
+	}
+	if m.GetNews() != nil {
+		l.news[childOf(m.GetNews())] = append(l.news[childOf(m.GetNews())], e)
+	}
+}
+
+// endDelivery ends the current delivery with an event.
+func (l *taskHistory) endDelivery(e *pb.Event) {
+	if n := len(l.deliveries); n > 0 && l.deliveries[n-1].end == nil {
+		l.deliveries[n-1].end, l.deliveries[n-1].to = e, e.GetSeq()
+	}
+}
+
+// parkedOrMadeWay reports whether the delivery ended as after a worker's request to park.
+func (d *delivery) parkedOrMadeWay() bool {
+	return d.end.GetParked() != nil || d.end.GetReady().GetCause() == pb.ReadyCause_READY_CAUSE_MADE_WAY
+}
+
+// delivery returns the delivery of an epoch, or nil.
+func (l *taskHistory) delivery(epoch int64) *delivery {
+	for i := range l.deliveries {
+		if l.deliveries[i].epoch == epoch {
+			return &l.deliveries[i]
+		}
+	}
+	return nil
+}
+
+// firstStart returns the start of the first run, or nil.
+func (l *taskHistory) firstStart() *pb.TaskStarted {
+	if len(l.started) == 0 {
+		return nil
+	}
+	return l.started[0].GetStarted()
+}
+
+// lastResult returns the result of the last run; nil if that continues.
+func (l *taskHistory) lastResult() *pb.TaskResult {
+	if len(l.results) == 0 || len(l.results) < len(l.started) {
+		return nil
+	}
+	return l.results[len(l.results)-1].GetResult()
+}
+
+// lostAttempts counts the attempts that were taken from a worker.
+func (l *taskHistory) lostAttempts() int {
+	n := 0
+	for _, times := range l.losses {
+		n += times
+	}
+	return n
+}
