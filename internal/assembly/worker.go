@@ -109,8 +109,8 @@ func (w Worker) Run(ctx context.Context) error {
 	run, err := worker.New(worker.Config{
 		ID: id, AlivePort: alive.Port(w.Alive), Pool: w.Pool, Slots: w.Slots, Version: flags.Version(),
 		Client: pb.NewWorkerServiceClient(w.Orchestrator),
-		Bus:    w.bus, Model: w.Model, Tools: append(tools, w.Tools...), Source: servers,
-		Places: places, Hooks: hooks, Secrets: w.Secrets, Logger: w.Logger, Now: w.Now, Observe: observe, Reached: reached,
+		Bus:    w.bus, Model: w.Model, Tools: append(tools, w.Tools...), ToolSource: servers,
+		Places: places, Hooks: hooks, Secrets: w.Secrets, Logger: w.Logger, Now: w.Now, Observe: observe, OnReachable: reached,
 		SkillsDirs: w.SkillsDirs, PluginsDir: w.PluginsDir,
 	})
 	if err != nil {

@@ -34,10 +34,10 @@ func TestAReplicaThatCanNotBeReachedIsLost(t *testing.T) {
 	if err := dead.Close(); err != nil {
 		t.Fatal(err)
 	}
-	w := &Worker{Config: Config{Client: connected(t, there, dead, coming), Now: time.Now, Logger: slog.New(slog.DiscardHandler)}, replicas: newReplicas()}
+	w := &Worker{Config: Config{Client: connected(t, there, dead, coming), Now: time.Now, Logger: slog.New(slog.DiscardHandler)}, replicas: newReplicaEndpoints()}
 	l := w.newLine()
-	l.replicas.found("dead", dead.Addr().String())
-	l.replicas.found("coming", coming.Addr().String())
+	l.replicas.record("dead", dead.Addr().String())
+	l.replicas.record("coming", coming.Addr().String())
 	turned := func(replica string) (found bool) {
 		l.turnTo(replica)
 		k := l.open(t.Context(), false)

@@ -32,8 +32,8 @@ func BenchmarkAttempt(b *testing.B) {
 	l.ready(ctx)
 	b.ReportAllocs()
 	for b.Loop() {
-		w.attempt(ctx, l, hint, "1-1")
-		if len(w.finished.take()) != 1 {
+		w.claimHint(ctx, l, hint, "1-1")
+		if len(w.acks.takeAll()) != 1 {
 			b.Fatal("the attempt was not claimed")
 		}
 	}

@@ -18,7 +18,7 @@ import (
 )
 
 // farewell is how long a worker that stops tries to tell how its commands have ended.
-const farewell = 2 * time.Second
+const commandEndTimeout = 2 * time.Second
 
 // launched is a command that has become a task, and is this worker's.
 type launched struct {
@@ -64,20 +64,20 @@ func (s *spawning) Wait(ctx context.Context) (loop.Reply, error) {
 }
 
 // launch carries a command to its end beside the slots, until working ends.
-func (w *Worker) launch(working context.Context, c *launched) {
-	w.carrying.Go(func() { w.carryCommand(working, c) })
+func (w *Worker) launch(workCtx context.Context, c *launched) {
+	w.commands.Go(func() { w.runCommand(workCtx, c) })
 }
 
 // carryCommand runs a command over a line of its own, and tells what it prints and how it
 // ends. It is killed when its task is ended from outside, and when the worker stops.
-func (w *Worker) carryCommand(working context.Context, c *launched) {
+func (w *Worker) runCommand(workCtx context.Context, c *launched) {
 	log := w.Logger.With("session_id", c.claim.GetSessionId(), "task_id", c.claim.GetTaskId(), "epoch", c.claim.GetEpoch())
-	ctx, kill := context.WithCancel(working)
+	ctx, kill := context.WithCancel(workCtx)
 	defer kill()
 	l := w.newLine()
 	l.needs = wire.FeatureCommands
 	j := l.goOn(kill, c.claim)
-	lineEnds, endLine := context.WithCancel(context.WithoutCancel(working))
+	lineEnds, endLine := context.WithCancel(context.WithoutCancel(workCtx))
 	var keeping sync.WaitGroup
 	keeping.Go(func() { l.stayConnected(lineEnds) })
 	defer keeping.Wait()
@@ -95,8 +95,8 @@ func (w *Worker) carryCommand(working context.Context, c *launched) {
 	said := j.endCommand(end)
 	select {
 	case <-said.answered:
-	case <-working.Done():
-		said.within(farewell)
+	case <-workCtx.Done():
+		said.within(commandEndTimeout)
 	}
 }
 

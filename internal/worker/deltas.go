@@ -10,7 +10,7 @@ import (
 
 // How long a piece of an answer under way may be kept until more comes, and how much.
 const (
-	deltaPause = 50 * time.Millisecond
+	deltaDelay = 50 * time.Millisecond
 	deltaBytes = 4 << 10
 )
 
@@ -30,14 +30,14 @@ func (d *deltas) add(text string, thinking bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if thinking != d.thinking {
-		d.show()
+		d.flushLocked()
 	}
 	d.thinking = thinking
 	d.text.WriteString(text)
 	if d.text.Len() >= deltaBytes {
-		d.show()
+		d.flushLocked()
 	} else if d.timer == nil {
-		d.timer = time.AfterFunc(deltaPause, d.flush)
+		d.timer = time.AfterFunc(deltaDelay, d.flush)
 	}
 }
 
@@ -46,7 +46,7 @@ func (d *deltas) restart(text string, thinking bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.text.Reset()
-	d.show()
+	d.flushLocked()
 	d.send(&pb.TextDelta{Text: text, Thinking: thinking, Restart: true})
 }
 
@@ -54,25 +54,25 @@ func (d *deltas) restart(text string, thinking bool) {
 func (d *deltas) flush() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.show()
+	d.flushLocked()
 }
 
 // take gives what is kept, for who shows it with something else; nil if nothing is.
 func (d *deltas) take() *pb.TextDelta {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.cut()
+	return d.takeLocked()
 }
 
 // show is flush. It needs the lock.
-func (d *deltas) show() {
-	if piece := d.cut(); piece != nil {
+func (d *deltas) flushLocked() {
+	if piece := d.takeLocked(); piece != nil {
 		d.send(piece)
 	}
 }
 
 // cut is take. It needs the lock.
-func (d *deltas) cut() (piece *pb.TextDelta) {
+func (d *deltas) takeLocked() (piece *pb.TextDelta) {
 	if d.timer != nil {
 		d.timer.Stop()
 		d.timer = nil

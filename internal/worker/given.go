@@ -13,8 +13,8 @@ import (
 
 // offers offers the slot of a run to what becomes ready with its end: most often the parent,
 // of whose transcript the worker may hold the beginning. Nil: it takes none any more.
-func (w *Worker) offers(session tree.SessionID, parent string) (*pb.Takes, []tree.Message) {
-	if w.drains() {
+func (w *Worker) offerSlot(session tree.SessionID, parent string) (*pb.Takes, []tree.Message) {
+	if w.isDraining() {
 		return nil, nil
 	}
 	takes := &pb.Takes{Nonce: rand.Uint64(), StandBy: true}
@@ -22,7 +22,7 @@ func (w *Worker) offers(session tree.SessionID, parent string) (*pb.Takes, []tre
 	if err != nil {
 		return takes, nil // a root has none
 	}
-	begins := w.held.Begins(transcript.Of{Session: session, Task: task})
+	begins := w.transcripts.Begins(transcript.Of{Session: session, Task: task})
 	if takes.Held = heldOf(begins); takes.Held != nil {
 		takes.HeldTaskId = parent
 	}

@@ -17,11 +17,11 @@ func (l *line) stayConnected(ctx context.Context) {
 	defer l.leaving.Wait()
 	defer l.close()
 	settled := false
-	for wait := retryFirst; ctx.Err() == nil; {
+	for wait := reconnectMin; ctx.Err() == nil; {
 		if k := l.open(ctx, settled); k != nil {
 			err := l.serve(ctx, k)
 			if k.useful.Load() || k.aged.Load() {
-				wait = retryFirst
+				wait = reconnectMin
 			}
 			if settled = k.aged.Load() || err == nil; err == nil {
 				continue
@@ -43,22 +43,22 @@ func (l *line) open(ctx context.Context, settled bool) *link {
 		err = fmt.Errorf("replica %s does not know %q", k.welcome.GetReplicaId(), l.needs)
 	}
 	if err != nil {
-		l.replicas.lost(aim) // who wants to go there does not wait as long
-		if ctx.Err() == nil && l.reach.failed(l.now()) {
+		l.replicas.forget(aim) // who wants to go there does not wait as long
+		if ctx.Err() == nil && l.reachability.recordFailure(l.now()) {
 			l.unreached(ctx, err)
 		}
 		return nil
 	}
-	if l.reach.opened() {
+	if l.reachability.recordSuccess() {
 		l.log.InfoContext(ctx, "an orchestrator is reached again")
 	}
 	if !settled && k.endpoint != "" {
 		k.lives = aged(ageAtFirst)
 	}
 	if k.astray {
-		l.replicas.lost(aim) // or each hint from there would end another stream in vain
+		l.replicas.forget(aim) // or each hint from there would end another stream in vain
 	}
-	l.replicas.found(k.welcome.GetReplicaId(), k.endpoint)
+	l.replicas.record(k.welcome.GetReplicaId(), k.endpoint)
 	l.welcome(k.welcome)
 	return k
 }
@@ -78,9 +78,9 @@ func (l *line) unreached(ctx context.Context, err error) {
 // has only the grace.
 func (l *line) patience() time.Duration {
 	if l.idle() {
-		return retryAtMost
+		return retryMax
 	}
-	return retryAttached
+	return reconnectMaxAttached
 }
 
 // serve takes one stream into use and receives from it until it breaks, or ctx ends, or
@@ -155,10 +155,10 @@ func (l *line) change(endpoint string) {
 
 // goodbye is how long the orchestrator may take to end a stream that the worker
 // has ended.
-const goodbye = time.Second
+const streamCloseTimeout = time.Second
 
 func (l *line) bye(k *link) {
-	defer time.AfterFunc(goodbye, k.cancel).Stop() // also ends a send that hangs
+	defer time.AfterFunc(streamCloseTimeout, k.cancel).Stop() // also ends a send that hangs
 	l.sending.Lock()
 	err := k.closeSend()
 	l.sending.Unlock()

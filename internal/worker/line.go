@@ -24,19 +24,19 @@ const window = 128
 // Requests go out under a lock, in the order of their seq; one goroutine receives
 // and never waits for anyone.
 type line struct {
-	client   pb.WorkerServiceClient
-	worker   string // whose line it is
-	hello    *pb.Hello
-	drain    func() // the worker is to take no run any more
-	alive    int    // the port where that tells that it lives; 0: nowhere
-	log      *slog.Logger
-	now      func() time.Time
-	reach    *reach // whether there are streams
-	replicas *replicas
-	welcome  func(*pb.Welcome) // called for each stream
-	window   chan struct{}     // one for each counted request without an answer
-	secrets  *redact.Redactor  // what goes out is without them
-	needs    string            // a feature that a replica has to have; empty: none
+	client       pb.WorkerServiceClient
+	worker       string // whose line it is
+	hello        *pb.Hello
+	drain        func() // the worker is to take no run any more
+	alive        int    // the port where that tells that it lives; 0: nowhere
+	log          *slog.Logger
+	now          func() time.Time
+	reachability *reachability // whether there are streams
+	replicas     *replicaEndpoints
+	welcome      func(*pb.Welcome) // called for each stream
+	window       chan struct{}     // one for each counted request without an answer
+	secrets      *redact.Redactor  // what goes out is without them
+	needs        string            // a feature that a replica has to have; empty: none
 
 	sending   sync.Mutex // held while a request is numbered and sent; taken before mu
 	seq       int64
@@ -112,8 +112,8 @@ func (r *refusal) Error() string { return "the claim was refused: " + r.cause.St
 func (w *Worker) newLine() *line {
 	return &line{
 		client: w.Client, worker: w.ID, hello: w.hello, drain: w.Drain, alive: w.AlivePort, log: w.Logger, now: w.Now, window: make(chan struct{}, window), secrets: w.Secrets,
-		up: make(chan struct{}), moved: make(chan struct{}), over: true, reach: &w.reach, replicas: w.replicas,
-		welcome: func(welcome *pb.Welcome) { w.installation.welcomed(welcome.GetInstallationId()) },
+		up: make(chan struct{}), moved: make(chan struct{}), over: true, reachability: &w.reachability, replicas: w.replicas,
+		welcome: func(welcome *pb.Welcome) { w.installation.set(welcome.GetInstallationId()) },
 	}
 }
 

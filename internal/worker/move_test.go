@@ -28,7 +28,7 @@ func TestALineTurns(t *testing.T) {
 		l, k := lineAt("one", test.age)
 		if test.replica == "both" {
 			k.welcome.ReplicaId = "both"
-			l.replicas.found("both", "c")
+			l.replicas.record("both", "c")
 		}
 		_, changed := l.at()
 		l.turnTo(test.replica)
@@ -91,10 +91,10 @@ func TestAnOldStreamStays(t *testing.T) {
 func lineAt(replica string, age time.Duration) (*line, *link) {
 	begun := time.Unix(1_800_000_000, 0)
 	k := &link{endpoint: "a", left: make(chan struct{}), welcome: &pb.Welcome{ReplicaId: replica}, begun: begun, lives: time.Minute}
-	l := (&Worker{Config: Config{Now: func() time.Time { return begun.Add(age) }}, replicas: newReplicas()}).newLine()
+	l := (&Worker{Config: Config{Now: func() time.Time { return begun.Add(age) }}, replicas: newReplicaEndpoints()}).newLine()
 	l.link = k
-	l.replicas.found(replica, "a")
-	l.replicas.found("two", "b")
+	l.replicas.record(replica, "a")
+	l.replicas.record("two", "b")
 	return l, k
 }
 
@@ -110,13 +110,13 @@ func done(c <-chan struct{}) bool {
 // TestReplicasAreFound where they were seen last.
 func TestReplicasAreFound(t *testing.T) {
 	t.Parallel()
-	r := newReplicas()
-	r.found("one", "a")
-	r.found("two", "b")
-	r.found("three", "a") // one has ended
-	r.found("four", "")
-	r.found("five", "c")
-	r.lost("c")
+	r := newReplicaEndpoints()
+	r.record("one", "a")
+	r.record("two", "b")
+	r.record("three", "a") // one has ended
+	r.record("four", "")
+	r.record("five", "c")
+	r.forget("c")
 	for replica, want := range map[string]string{"one": "", "two": "b", "three": "a", "four": "", "five": "", "": ""} {
 		if got := r.endpoint(replica); got != want {
 			t.Errorf("%s was found at %q, want %q", replica, got, want)

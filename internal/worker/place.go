@@ -12,10 +12,10 @@ import (
 )
 
 // clearPatience bounds what is done for a run after it has ended.
-const clearPatience = 30 * time.Second
+const cleanupTimeout = 30 * time.Second
 
 // enter gives a run the place where it works.
-func (w *Worker) enter(ctx context.Context, a *assignment) (*workspace.Place, error) {
+func (w *Worker) enterWorkspace(ctx context.Context, a *assignment) (*workspace.Place, error) {
 	task := a.GetTask()
 	session, err := tree.ParseID[tree.Session](task.GetSessionId())
 	if err != nil {
@@ -40,11 +40,11 @@ func (w *Worker) enter(ctx context.Context, a *assignment) (*workspace.Place, er
 
 // tidy removes the worktree of a run that has ended, if nothing was changed in it. That
 // the worker is stopping is no reason to leave it.
-func tidy(ctx context.Context, log *slog.Logger, place *workspace.Place) {
+func removeUnchangedWorktree(ctx context.Context, log *slog.Logger, place *workspace.Place) {
 	if !place.Owns() {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), clearPatience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 	defer cancel()
 	if err := place.Clear(ctx); err != nil {
 		log.WarnContext(ctx, "the worktree of a run that has ended stays", "error", err)

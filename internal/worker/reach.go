@@ -8,48 +8,48 @@ import (
 // unreachedAfter is how long no orchestrator has to be reached until that is said, and
 // unreachedAgain how long it is not said again.
 const (
-	unreachedAfter = 2 * time.Second
-	unreachedAgain = 30 * time.Second
+	unreachableAfter = 2 * time.Second
+	unreachableAgain = 30 * time.Second
 )
 
 // reach knows whether any slot has reached an orchestrator lately: been welcomed by one, that
 // is, and not refused.
-type reach struct {
-	tell  func(reached bool) // told when that changes; nil: nobody wants to know
-	mu    sync.Mutex
-	has   bool      // one was reached, and it has not been said since that none can be
-	since time.Time // when the first of the failures was; zero: the last stream was opened
-	said  time.Time // when it was last said that there are failures; zero: it was not
+type reachability struct {
+	notify       func(reached bool) // told when that changes; nil: nobody wants to know
+	mu           sync.Mutex
+	reached      bool      // one was reached, and it has not been said since that none can be
+	failingSince time.Time // when the first of the failures was; zero: the last stream was opened
+	loggedAt     time.Time // when it was last said that there are failures; zero: it was not
 }
 
 // failed counts a failure, and reports whether that is worth saying.
-func (r *reach) failed(now time.Time) (say bool) {
+func (r *reachability) recordFailure(now time.Time) (say bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.since.IsZero() {
-		r.since = now
+	if r.failingSince.IsZero() {
+		r.failingSince = now
 	}
-	if say = now.Sub(r.since) >= unreachedAfter && now.Sub(r.said) >= unreachedAgain; say {
-		r.said = now
-		r.set(false)
+	if say = now.Sub(r.failingSince) >= unreachableAfter && now.Sub(r.loggedAt) >= unreachableAgain; say {
+		r.loggedAt = now
+		r.setReached(false)
 	}
 	return say
 }
 
 // opened ends the failures, and reports whether anything was said of them.
-func (r *reach) opened() (said bool) {
+func (r *reachability) recordSuccess() (said bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.set(true)
-	said = !r.said.IsZero()
-	r.since, r.said = time.Time{}, time.Time{}
+	r.setReached(true)
+	said = !r.loggedAt.IsZero()
+	r.failingSince, r.loggedAt = time.Time{}, time.Time{}
 	return said
 }
 
 // set tells of a change. It needs the lock, so that the last that is told is true.
-func (r *reach) set(has bool) {
-	if r.has != has && r.tell != nil {
-		r.tell(has)
+func (r *reachability) setReached(has bool) {
+	if r.reached != has && r.notify != nil {
+		r.notify(has)
 	}
-	r.has = has
+	r.reached = has
 }

@@ -23,41 +23,41 @@ import (
 
 // slot claims and runs, over a line of its own, until working ends, or until it has no run once
 // taking has ended.
-func (w *Worker) slot(working, taking context.Context) {
+func (w *Worker) runSlot(workCtx, claimCtx context.Context) {
 	l := w.newLine()
-	lineEnds, endLine := context.WithCancel(working)
+	lineEnds, endLine := context.WithCancel(workCtx)
 	var keeping sync.WaitGroup
 	keeping.Go(func() { l.stayConnected(lineEnds) })
 	defer keeping.Wait()
 	defer endLine()
-	for l.ready(taking) {
-		w.free <- struct{}{}
-		d, any := w.hint(taking, l)
+	for l.ready(claimCtx) {
+		w.idleSlots <- struct{}{}
+		d, any := w.waitForHint(claimCtx, l)
 		switch {
 		case any:
 			l.turnTo(d.Hint.From)
-			w.attempt(working, l, d.Hint, d.ID)
-		case taking.Err() != nil:
+			w.claimHint(workCtx, l, d.Hint, d.ID)
+		case claimCtx.Err() != nil:
 			return
-		case !w.drains():
-			l.offer(w.claimOfAny())
+		case !w.isDraining():
+			l.offer(w.newClaim())
 		}
-		for w.next(working, taking, l) {
+		for w.runGiven(workCtx, claimCtx, l) {
 		}
 	}
 }
 
 // hint waits for one, which may be for the replica that the line goes to. There is none if ctx
 // ends, or if Redis can't be read.
-func (w *Worker) hint(ctx context.Context, l *line) (d dispatch.Delivery, any bool) {
+func (w *Worker) waitForHint(ctx context.Context, l *line) (d dispatch.Delivery, any bool) {
 	for l.ready(ctx) {
 		replica, changed := l.at()
 		select {
-		case d = <-w.hints.of(replica):
+		case d = <-w.hintRouter.forReplica(replica):
 			return d, true
-		case d = <-w.hints.all:
+		case d = <-w.hintRouter.shared:
 			return d, true
-		case <-w.away:
+		case <-w.hintsUnavailable:
 			return d, false
 		case <-changed:
 		case <-ctx.Done():
@@ -69,13 +69,13 @@ func (w *Worker) hint(ctx context.Context, l *line) (d dispatch.Delivery, any bo
 
 // attempt claims what a hint names and carries it forward. A hint whose claim has
 // had no answer stays, for whoever takes it over.
-func (w *Worker) attempt(working context.Context, l *line, hint dispatch.Hint, id string) {
-	log := w.about(hint.Session, hint.Task, hint.Epoch)
-	ctx, cancel := context.WithCancel(working)
+func (w *Worker) claimHint(workCtx context.Context, l *line, hint dispatch.Hint, id string) {
+	log := w.attemptLogger(hint.Session, hint.Task, hint.Epoch)
+	ctx, cancel := context.WithCancel(workCtx)
 	defer cancel()
-	claim := w.claimOfAny()
+	claim := w.newClaim()
 	claim.SessionId, claim.TaskId, claim.Epoch = hint.Session.String(), hint.Task.String(), hint.Epoch
-	a, journal, err := l.claim(ctx, cancel, claim, w.held.Begins(transcript.Of{Session: hint.Session, Task: hint.Task}))
+	a, journal, err := l.claim(ctx, cancel, claim, w.transcripts.Begins(transcript.Of{Session: hint.Session, Task: hint.Task}))
 	var refused *refusal
 	switch {
 	case errors.As(err, &refused) && refused.cause == pb.RefusedCause_REFUSED_CAUSE_PROTOCOL:
@@ -84,54 +84,54 @@ func (w *Worker) attempt(working context.Context, l *line, hint dispatch.Hint, i
 		return
 	case errors.As(err, &refused):
 		log.DebugContext(ctx, "the claim was refused", "cause", refused.cause)
-		w.finished.add(id)
+		w.acks.add(id)
 		return
 	case err != nil:
 		return
 	}
-	w.finished.add(id)
-	w.forward(working, ctx, l, a, journal)
+	w.acks.add(id)
+	w.runAttempt(workCtx, ctx, l, a, journal)
 }
 
 // claimOfAny is a claim that names no run.
-func (w *Worker) claimOfAny() *pb.Claim {
+func (w *Worker) newClaim() *pb.Claim {
 	return &pb.Claim{
 		Nonce: rand.Uint64(), WorkerId: w.ID, Protocol: wire.Protocol, Features: wire.WorkerFeatures(), AlivePort: uint32(w.AlivePort),
 	}
 }
 
 // about says in a log which delivery is meant.
-func (w *Worker) about(session, task any, epoch int64) *slog.Logger {
-	return later(w.Logger, func() []any { return []any{"session_id", session, "task_id", task, "epoch", epoch} })
+func (w *Worker) attemptLogger(session, task any, epoch int64) *slog.Logger {
+	return lazyLogger(w.Logger, func() []any { return []any{"session_id", session, "task_id", task, "epoch", epoch} })
 }
 
 // next carries the run forward that has come with the end of the last one, or for which the
 // slot has stood by since, and reports whether there was one.
-func (w *Worker) next(working, taking context.Context, l *line) bool {
-	l.standBy(taking)
-	ctx, cancel := context.WithCancel(working)
+func (w *Worker) runGiven(workCtx, claimCtx context.Context, l *line) bool {
+	l.standBy(claimCtx)
+	ctx, cancel := context.WithCancel(workCtx)
 	defer cancel()
 	a, journal, err := l.takeUp(ctx, cancel)
 	switch {
 	case err != nil:
 		w.Logger.DebugContext(ctx, "a run that was given is not there any more", "error", err)
 	case a != nil:
-		w.forward(working, ctx, l, a, journal)
+		w.runAttempt(workCtx, ctx, l, a, journal)
 	}
 	return a != nil
 }
 
 // forward carries a run forward until it is given back, or lost. ctx is the attempt's.
-func (w *Worker) forward(working, ctx context.Context, l *line, a *assignment, journal *journal) {
+func (w *Worker) runAttempt(workCtx, ctx context.Context, l *line, a *assignment, journal *journal) {
 	task := a.GetTask()
-	log := w.about(task.GetSessionId(), task.GetId(), task.GetEpoch())
+	log := w.attemptLogger(task.GetSessionId(), task.GetId(), task.GetEpoch())
 	w.busy.Add(1)
 	defer w.busy.Add(-1)
 	ctx = telemetry.WithParent(ctx, a.GetTraceParent())
-	outcome := w.carry(working, ctx, log, a, journal)
+	outcome := w.execute(workCtx, ctx, log, a, journal)
 	if outcome == loop.Lost {
 		log.InfoContext(ctx, "the attempt is lost")
-		if l.carries(journal) && working.Err() == nil {
+		if l.carries(journal) && workCtx.Err() == nil {
 			// The orchestrator does not know yet: without its stream it will.
 			l.lose()
 			l.retire()
@@ -141,10 +141,10 @@ func (w *Worker) forward(working, ctx context.Context, l *line, a *assignment, j
 
 // carry runs a run where it has its place. Its commands in the background stay there until
 // they have ended, or working has.
-func (w *Worker) carry(working, ctx context.Context, log *slog.Logger, a *assignment, j *journal) loop.Outcome {
-	place, err := w.enter(ctx, a)
+func (w *Worker) execute(workCtx, ctx context.Context, log *slog.Logger, a *assignment, j *journal) loop.Outcome {
+	place, err := w.enterWorkspace(ctx, a)
 	if err != nil {
-		return w.refuse(ctx, log, j, err)
+		return w.failRun(ctx, log, j, err)
 	}
 	defer func() {
 		if err := place.Leave(); err != nil {
@@ -153,14 +153,14 @@ func (w *Worker) carry(working, ctx context.Context, log *slog.Logger, a *assign
 	}()
 	j.launch = func(c *launched) {
 		c.place = place.Share()
-		w.launch(working, c)
+		w.launch(workCtx, c)
 	}
-	run, err := w.prepare(ctx, a, j, place)
+	run, err := w.newRun(ctx, a, j, place)
 	if err != nil {
-		return w.refuse(ctx, log, j, err)
+		return w.failRun(ctx, log, j, err)
 	}
 	if !place.Owns() { // or it is tidied up first
-		j.offers = func() (*pb.Takes, []tree.Message) { return w.offers(run.Session, a.GetTask().GetParentId()) }
+		j.offers = func() (*pb.Takes, []tree.Message) { return w.offerSlot(run.Session, a.GetTask().GetParentId()) }
 	}
 	claimed := run.Transcript // Do adds to it
 	outcome, err := run.Do(ctx)
@@ -169,15 +169,15 @@ func (w *Worker) carry(working, ctx context.Context, log *slog.Logger, a *assign
 	}
 	switch outcome {
 	case loop.Ended:
-		tidy(ctx, log, place)
+		removeUnchangedWorktree(ctx, log, place)
 	case loop.Parked:
-		w.held.Keep(transcript.Of{Session: run.Session, Task: run.Task}, claimed)
+		w.transcripts.Keep(transcript.Of{Session: run.Session, Task: run.Task}, claimed)
 	}
 	return outcome
 }
 
 // refuse ends a run that can't be begun. If ctx has ended, that may be why: others begin it.
-func (w *Worker) refuse(ctx context.Context, log *slog.Logger, j *journal, why error) loop.Outcome {
+func (w *Worker) failRun(ctx context.Context, log *slog.Logger, j *journal, why error) loop.Outcome {
 	if ctx.Err() != nil {
 		return loop.Lost
 	}
@@ -188,7 +188,7 @@ func (w *Worker) refuse(ctx context.Context, log *slog.Logger, j *journal, why e
 }
 
 // prepare puts together what the loop needs.
-func (w *Worker) prepare(ctx context.Context, a *assignment, j *journal, place *workspace.Place) (*loop.Run, error) {
+func (w *Worker) newRun(ctx context.Context, a *assignment, j *journal, place *workspace.Place) (*loop.Run, error) {
 	task := a.GetTask()
 	def, err := w.definitions.parse(task.GetAgent(), a.GetAgentDefinition())
 	if err != nil {
@@ -213,15 +213,15 @@ func (w *Worker) prepare(ctx context.Context, a *assignment, j *journal, place *
 	messages := append(a.begins, sent...)
 	run := &loop.Run{
 		Session: session, Task: id, Agent: task.GetAgent(), Depth: int(task.GetDepth()),
-		System: def.Prompt, Reminder: joined(def.Reminder, tools.note), Transcript: messages,
+		System: def.Prompt, Reminder: joinReminders(def.Reminder, tools.note), Transcript: messages,
 		Provider: task.GetModelProvider(), ModelName: modelName(task, def.Definition),
 		Iterations: int(task.GetIterations()), MaxIterations: int(a.GetMaxIterations()), Spent: a.GetBudgetSpent(),
 		Compacts: a.GetTakesCompact(), CompactAt: def.CompactAt,
 		MaxPart: int(a.GetMaxPartBytes()), NoBackground: a.GetNoBackground(), TakesCommands: a.GetTakesCommands(), Release: j.line.releases(),
 		Authority: policy.Authority(a.GetAuthority()), Source: a.GetSource(),
-		Model: w.Model, Tools: tools.first, Deferred: tools.deferred, Workspace: place.Workspace, Journal: j, Secrets: w.Secrets, Now: w.Now, Observe: w.Observe,
+		Model: w.Model, Tools: tools.initial, Deferred: tools.deferred, Workspace: place.Workspace, Journal: j, Secrets: w.Secrets, Now: w.Now, Observe: w.Observe,
 		Leaves: place.Kept, TakesLeft: a.GetTakesLeft(),
-		Logger: later(w.Logger, func() []any {
+		Logger: lazyLogger(w.Logger, func() []any {
 			return []any{"session_id", session, "task_id", id, "run", task.GetRun(), "epoch", task.GetEpoch()}
 		}),
 	}
@@ -235,7 +235,7 @@ func (w *Worker) prepare(ctx context.Context, a *assignment, j *journal, place *
 }
 
 // joined puts what a model is reminded of together.
-func joined(reminder, note string) string {
+func joinReminders(reminder, note string) string {
 	if reminder != "" && note != "" {
 		return reminder + "\n\n" + note
 	}

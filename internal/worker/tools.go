@@ -15,8 +15,8 @@ import (
 )
 
 // handed is the tools of a run.
-type handed struct {
-	first    []tool.Tool
+type toolset struct {
+	initial  []tool.Tool
 	deferred []tool.Tool // it is handed those when it has found them
 	note     string      // what the model is told of tools that are missing
 }
@@ -24,16 +24,16 @@ type handed struct {
 // tools gives the tools of a run: those that its definition allows, without those
 // that would have nothing to do. Most runs have neither skills nor tools that come and
 // go; what they are handed follows from the definition and the agents alone.
-func (w *Worker) tools(ctx context.Context, place *workspace.Place, def *definition, agents []tool.Spawnable) (handed, error) {
-	skills, some := w.skills(ctx, place, def.Definition)
+func (w *Worker) tools(ctx context.Context, place *workspace.Place, def *definition, agents []tool.Spawnable) (toolset, error) {
+	skills, some := w.skillTool(ctx, place, def.Definition)
 	var more []tool.Tool
 	var missing []tool.Missing
-	if w.Source != nil {
-		more, missing = w.Source.Tools(ctx, def.MayUse)
+	if w.ToolSource != nil {
+		more, missing = w.ToolSource.Tools(ctx, def.MayUse)
 	}
 	lasting := !some && len(more)+len(missing) == 0
 	if lasting {
-		if h, known := def.handedOver(agents); known {
+		if h, known := def.cachedToolset(agents); known {
 			return h, nil
 		}
 	}
@@ -41,18 +41,18 @@ func (w *Worker) tools(ctx context.Context, place *workspace.Place, def *definit
 	if slices.Contains(def.Tools, tool.DocsTool) {
 		all = append(all, tool.NewDocs(coppice.Documents))
 	}
-	h, err := choose(def.Definition, append(all, more...), missing, agents, some)
+	h, err := selectTools(def.Definition, append(all, more...), missing, agents, some)
 	if lasting && err == nil {
-		def.remember(agents, h)
+		def.cacheToolset(agents, h)
 	}
 	return h, err
 }
 
 // choose gives those of all tools that a definition allows and that have something to do.
-func choose(def *agentdef.Definition, all []tool.Tool, missing []tool.Missing, agents []tool.Spawnable, skills bool) (handed, error) {
+func selectTools(def *agentdef.Definition, all []tool.Tool, missing []tool.Missing, agents []tool.Spawnable, skills bool) (toolset, error) {
 	tools, err := tool.Select(all, def.Tools)
 	if err != nil {
-		return handed{}, err
+		return toolset{}, err
 	}
 	_, shell := tool.Lookup(tools, tool.BashTool)
 	shell = shell && def.Allows(tool.BashTool)
@@ -66,14 +66,14 @@ func choose(def *agentdef.Definition, all []tool.Tool, missing []tool.Missing, a
 		// Without agents there are no tasks, but those that commands become.
 		return t.Effect() == tool.EffectDelegated && len(agents) == 0 && (!shell || t.Spec().Name == tool.TaskTool)
 	})
-	h := handed{note: missingNote(append(missing, unnamed(def.Tools, tools, missing)...))}
+	h := toolset{note: missingNote(append(missing, unmatchedEntries(def.Tools, tools, missing)...))}
 	finds := !slices.ContainsFunc(def.DisallowedTools, func(entry string) bool { return policy.Names(entry, tool.FindTool) })
-	h.first, h.deferred = tool.Defer(tools, def.DeferredTools, finds)
+	h.initial, h.deferred = tool.Defer(tools, def.DeferredTools, finds)
 	return h, nil
 }
 
 // unnamed gives the entries that name no tool, and none that is known to be missing.
-func unnamed(entries []string, tools []tool.Tool, missing []tool.Missing) []tool.Missing {
+func unmatchedEntries(entries []string, tools []tool.Tool, missing []tool.Missing) []tool.Missing {
 	var out []tool.Missing
 	for _, entry := range entries {
 		there := slices.ContainsFunc(tools, func(t tool.Tool) bool { return policy.Names(entry, t.Spec().Name) })
@@ -98,7 +98,7 @@ func missingNote(missing []tool.Missing) string {
 }
 
 // skills gives the tool that loads skills, and whether there are any.
-func (w *Worker) skills(ctx context.Context, place *workspace.Place, def *agentdef.Definition) (_ tool.Tool, some bool) {
+func (w *Worker) skillTool(ctx context.Context, place *workspace.Place, def *agentdef.Definition) (_ tool.Tool, some bool) {
 	var places []skill.Place
 	if def.Allows(tool.SkillTool) {
 		places = place.SkillPlaces()

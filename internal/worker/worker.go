@@ -39,7 +39,7 @@ import (
 )
 
 // Source has tools that come and go while a worker runs.
-type Source interface {
+type ToolSource interface {
 	// Tools gives the tools that there are now of those that a run may use, and what
 	// is missing. May says whether it may use any tool that an entry (see
 	// [policy.Names]) names. It may take some seconds.
@@ -52,13 +52,13 @@ type Config struct {
 	Pool  string
 	Slots int
 	// Version is what the program was built from; empty: not known.
-	Version string
-	Client  pb.WorkerServiceClient
-	Bus     func(installation string) (*dispatch.Bus, error)
-	Model   model.Model
-	Tools   []tool.Tool
-	Source  Source            // of further tools; nil: none
-	Places  *workspace.Places // where runs work
+	Version    string
+	Client     pb.WorkerServiceClient
+	Bus        func(installation string) (*dispatch.Bus, error)
+	Model      model.Model
+	Tools      []tool.Tool
+	ToolSource ToolSource        // of further tools; nil: none
+	Places     *workspace.Places // where runs work
 	// AlivePort is where this process tells that it lives; 0: nowhere.
 	AlivePort int
 
@@ -72,8 +72,8 @@ type Config struct {
 	Observe loop.Observer // of calls of tools; nil: nobody does
 	// Reached is told with true when an orchestrator welcomes a slot, and with false when none has
 	// for a while; nil: nobody wants to know. It must not wait.
-	Reached func(bool)
-	Now     func() time.Time
+	OnReachable func(bool)
+	Now         func() time.Time
 }
 
 // Times of the puller. A blocked pull is only a way to notice cancellation of
@@ -82,36 +82,36 @@ const (
 	pullBlock     = 5 * time.Second
 	takeOverEvery = 2 * time.Second
 	takeOverIdle  = 5 * time.Second
-	redisPatience = time.Second // with each thing for which slots wait, or who stops the worker
-	retryAfter    = 200 * time.Millisecond
-	retryAtMost   = 3 * time.Second
+	redisTimeout  = time.Second // with each thing for which slots wait, or who stops the worker
+	pullRetryMin  = 200 * time.Millisecond
+	retryMax      = 3 * time.Second
 )
 
 // How long a slot waits before it opens another stream: at first, and at most
 // while an attempt waits for it.
 const (
-	retryFirst    = 20 * time.Millisecond
-	retryAttached = 300 * time.Millisecond
+	reconnectMin         = 20 * time.Millisecond
+	reconnectMaxAttached = 300 * time.Millisecond
 )
 
 // Worker is a running set of slots.
 type Worker struct {
 	Config
-	free         chan struct{} // one for each slot that wants a hint
-	away         chan struct{} // one for each that gets none, as Redis can't be read
-	hints        *hints
-	replicas     *replicas
-	reach        reach
-	installation installation
-	bus          atomic.Pointer[dispatch.Bus]
-	finished     *finished
-	definitions  definitions
-	held         *transcript.Held // of runs that have parked here
-	carrying     sync.WaitGroup   // of commands that are tasks
-	busy         atomic.Int64     // slots that have a run
-	hello        *pb.Hello
-	draining     chan struct{} // closed when no run is taken any more
-	drain        sync.Once
+	idleSlots        chan struct{} // one for each slot that wants a hint
+	hintsUnavailable chan struct{} // one for each that gets none, as Redis can't be read
+	hintRouter       *hintRouter
+	replicas         *replicaEndpoints
+	reachability     reachability
+	installation     installation
+	bus              atomic.Pointer[dispatch.Bus]
+	acks             *ackQueue
+	definitions      definitions
+	transcripts      *transcript.Held // of runs that have parked here
+	commands         sync.WaitGroup   // of commands that are tasks
+	busy             atomic.Int64     // slots that have a run
+	hello            *pb.Hello
+	draining         chan struct{} // closed when no run is taken any more
+	drainOnce        sync.Once
 }
 
 // New checks the configuration.
@@ -135,15 +135,15 @@ func New(c Config) (*Worker, error) {
 	}
 	c.Logger = c.Logger.With("worker_id", c.ID)
 	return &Worker{
-		Config:   c,
-		free:     make(chan struct{}, c.Slots),
-		away:     make(chan struct{}, c.Slots),
-		hints:    newHints(),
-		replicas: newReplicas(),
-		reach:    reach{tell: c.Reached},
-		finished: newFinished(),
-		held:     transcript.NewHeld(),
-		draining: make(chan struct{}),
+		Config:           c,
+		idleSlots:        make(chan struct{}, c.Slots),
+		hintsUnavailable: make(chan struct{}, c.Slots),
+		hintRouter:       newHintRouter(),
+		replicas:         newReplicaEndpoints(),
+		reachability:     reachability{notify: c.OnReachable},
+		acks:             newAckQueue(),
+		transcripts:      transcript.NewHeld(),
+		draining:         make(chan struct{}),
 		hello: &pb.Hello{
 			WorkerId: c.ID, Pool: c.Pool, Slots: int32(c.Slots), Version: c.Version, StartTime: timestamppb.New(c.Now()),
 		},
@@ -158,31 +158,31 @@ func (w *Worker) Busy() int { return int(w.busy.Load()) }
 func (w *Worker) Run(ctx context.Context) error {
 	// The puller ends first: what it is given last is still claimed, and given back at
 	// once with the rest. Left on the stream it would be looked for only after a while.
-	working, stop := context.WithCancel(context.WithoutCancel(ctx))
+	workCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	g, working := errgroup.WithContext(working)
+	g, workCtx := errgroup.WithContext(workCtx)
 	var slots sync.WaitGroup
-	taking, noMore := context.WithCancel(working)
-	defer noMore()
+	claimCtx, stopClaims := context.WithCancel(workCtx)
+	defer stopClaims()
 	for range w.Slots {
-		slots.Go(func() { w.slot(working, taking) })
+		slots.Go(func() { w.runSlot(workCtx, claimCtx) })
 	}
 	g.Go(func() error {
 		defer stop()
-		pulling, halt := until(ctx, w.draining) // no run is taken after that
-		defer halt()
-		if err := w.follow(pulling, working); err != nil || ctx.Err() != nil {
+		pullCtx, stopPulling := cancelWhenClosed(ctx, w.draining) // no run is taken after that
+		defer stopPulling()
+		if err := w.followInstallation(pullCtx, workCtx); err != nil || ctx.Err() != nil {
 			return err
 		}
-		noMore()
-		w.runOut(ctx, &slots)
+		stopClaims()
+		w.waitDrained(ctx, &slots)
 		return nil
 	})
-	g.Go(func() error { return w.finish(working) })
+	g.Go(func() error { return w.ackHints(workCtx) })
 	err := g.Wait()
 	slots.Wait()
-	w.leave(ctx)
-	w.carrying.Wait()
+	w.leaveGroup(ctx)
+	w.commands.Wait()
 	if errors.Is(err, context.Canceled) {
 		return nil
 	}
@@ -191,18 +191,18 @@ func (w *Worker) Run(ctx context.Context) error {
 
 // pull reads hints for free slots until ctx ends. What it has read then goes to slots as
 // long as they work. If it can't read, the slots may stand by instead.
-func (w *Worker) pull(ctx, working context.Context) {
+func (w *Worker) pullHints(ctx, workCtx context.Context) {
 	bus := w.bus.Load()
 	lastTakeOver := w.Now()
-	for wait := retryAfter; ctx.Err() == nil; {
-		n := w.freeSlots(ctx)
+	for wait := pullRetryMin; ctx.Err() == nil; {
+		n := w.waitForIdleSlots(ctx)
 		if n == 0 {
 			return
 		}
-		found, err := w.read(ctx, bus, n, &lastTakeOver)
-		failed, unused := err != nil && ctx.Err() == nil, w.free
+		found, err := w.readHints(ctx, bus, n, &lastTakeOver)
+		failed, unused := err != nil && ctx.Err() == nil, w.idleSlots
 		if failed {
-			unused = w.away
+			unused = w.hintsUnavailable
 		}
 		for range n - len(found) {
 			unused <- struct{}{}
@@ -210,14 +210,14 @@ func (w *Worker) pull(ctx, working context.Context) {
 		if failed {
 			w.Logger.WarnContext(ctx, "pulling failed", "error", err)
 			pause(ctx, wait)
-			wait = min(2*wait, retryAtMost)
+			wait = min(2*wait, retryMax)
 			continue
 		}
-		wait = retryAfter
+		wait = pullRetryMin
 		for i, d := range found {
-			if !w.handOut(ctx, working, d) {
+			if !w.deliverHint(ctx, workCtx, d) {
 				for range found[i:] {
-					w.free <- struct{}{}
+					w.idleSlots <- struct{}{}
 				}
 				return
 			}
@@ -227,24 +227,24 @@ func (w *Worker) pull(ctx, working context.Context) {
 
 // handOut hands a hint to a slot. Once ctx has ended it waits no longer than for a goodbye: slots
 // that have no stream take none, and there may never be one again.
-func (w *Worker) handOut(ctx, working context.Context, d dispatch.Delivery) bool {
-	working, stop := context.WithCancel(working)
+func (w *Worker) deliverHint(ctx, workCtx context.Context, d dispatch.Delivery) bool {
+	workCtx, stop := context.WithCancel(workCtx)
 	defer stop()
-	defer context.AfterFunc(ctx, func() { time.AfterFunc(goodbye, stop) })()
-	return w.hints.give(working, d)
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(streamCloseTimeout, stop) })()
+	return w.hintRouter.deliver(workCtx, d)
 }
 
 // freeSlots waits for a free slot and counts how many there are.
-func (w *Worker) freeSlots(ctx context.Context) int {
+func (w *Worker) waitForIdleSlots(ctx context.Context) int {
 	select {
-	case <-w.free:
+	case <-w.idleSlots:
 	case <-ctx.Done():
 		return 0
 	}
 	n := 1
 	for {
 		select {
-		case <-w.free:
+		case <-w.idleSlots:
 			n++
 		default:
 			return n
@@ -253,10 +253,10 @@ func (w *Worker) freeSlots(ctx context.Context) int {
 }
 
 // read takes over what dead workers have left, from time to time, and pulls.
-func (w *Worker) read(ctx context.Context, bus *dispatch.Bus, n int, last *time.Time) ([]dispatch.Delivery, error) {
+func (w *Worker) readHints(ctx context.Context, bus *dispatch.Bus, n int, last *time.Time) ([]dispatch.Delivery, error) {
 	if now := w.Now(); now.Sub(*last) >= takeOverEvery {
 		*last = now
-		taking, cancel := context.WithTimeout(ctx, redisPatience)
+		taking, cancel := context.WithTimeout(ctx, redisTimeout)
 		defer cancel()
 		found, err := bus.TakeOver(taking, w.Pool, w.ID, takeOverIdle, n)
 		if err != nil || len(found) > 0 {
@@ -267,13 +267,13 @@ func (w *Worker) read(ctx context.Context, bus *dispatch.Bus, n int, last *time.
 }
 
 // leave takes the last hints off the stream, and the worker out of its readers.
-func (w *Worker) leave(ctx context.Context) {
+func (w *Worker) leaveGroup(ctx context.Context) {
 	bus := w.bus.Load()
 	if bus == nil {
 		return
 	}
-	w.finishNow(ctx)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), redisPatience)
+	w.flushAcks(ctx)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), redisTimeout)
 	defer cancel()
 	if err := errors.Join(bus.Forget(ctx, w.Pool, w.ID), bus.Close()); err != nil {
 		w.Logger.DebugContext(ctx, "leaving the consumer group failed", "error", err)
