@@ -35,11 +35,11 @@ func TestAReplicaThatCanNotBeReachedIsLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := &Worker{Config: Config{Client: connected(t, there, dead, coming), Now: time.Now, Logger: slog.New(slog.DiscardHandler)}, replicas: newReplicaEndpoints()}
-	l := w.newLine()
+	l := w.newConn()
 	l.replicas.record("dead", dead.Addr().String())
 	l.replicas.record("coming", coming.Addr().String())
 	turned := func(replica string) (found bool) {
-		l.turnTo(replica)
+		l.preferReplica(replica)
 		k := l.open(t.Context(), false)
 		for k == nil {
 			k = l.open(t.Context(), false)

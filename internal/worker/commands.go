@@ -21,14 +21,14 @@ import (
 const commandEndTimeout = 2 * time.Second
 
 // launched is a command that has become a task, and is this worker's.
-type launched struct {
+type backgroundCommand struct {
 	claim   *pb.Claim // as if it had been claimed
 	command *tool.Command
 	place   *workspace.Place // where it runs
 }
 
 // shell makes a child of a command.
-func shell(child *pb.SpawnChild, c *tool.Command) {
+func setShell(child *pb.SpawnChild, c *tool.Command) {
 	child.Shell = &pb.ShellChild{
 		Command: strings.ToValidUTF8(c.Line, "\uFFFD"), Nonce: rand.Uint64(), OutputFile: c.Output, BackgroundedByUser: c.ByUser,
 	}
@@ -36,14 +36,14 @@ func shell(child *pb.SpawnChild, c *tool.Command) {
 }
 
 // spawning is a request for children under way.
-type spawning struct {
+type spawnRequest struct {
 	*request
 	journal  *journal
 	children []loop.Child
 }
 
 // Wait gives the answer; what it says that has become a task is carried on from then.
-func (s *spawning) Wait(ctx context.Context) (loop.Reply, error) {
+func (s *spawnRequest) Wait(ctx context.Context) (loop.Reply, error) {
 	reply, err := s.request.Wait(ctx)
 	if err != nil {
 		return reply, err
@@ -54,8 +54,8 @@ func (s *spawning) Wait(ctx context.Context) (loop.Reply, error) {
 				continue
 			}
 			c.Command.Take()
-			s.journal.launch(&launched{command: c.Command, claim: &pb.Claim{
-				SessionId: s.journal.line.session(), TaskId: l.GetTaskId(), Epoch: l.GetEpoch(),
+			s.journal.launch(&backgroundCommand{command: c.Command, claim: &pb.Claim{
+				SessionId: s.journal.conn.sessionID(), TaskId: l.GetTaskId(), Epoch: l.GetEpoch(),
 				Nonce: s.req.GetSpawn().GetChildren()[i].GetShell().GetNonce(),
 			}})
 		}
@@ -64,44 +64,44 @@ func (s *spawning) Wait(ctx context.Context) (loop.Reply, error) {
 }
 
 // launch carries a command to its end beside the slots, until working ends.
-func (w *Worker) launch(workCtx context.Context, c *launched) {
+func (w *Worker) launch(workCtx context.Context, c *backgroundCommand) {
 	w.commands.Go(func() { w.runCommand(workCtx, c) })
 }
 
 // carryCommand runs a command over a line of its own, and tells what it prints and how it
 // ends. It is killed when its task is ended from outside, and when the worker stops.
-func (w *Worker) runCommand(workCtx context.Context, c *launched) {
+func (w *Worker) runCommand(workCtx context.Context, c *backgroundCommand) {
 	log := w.Logger.With("session_id", c.claim.GetSessionId(), "task_id", c.claim.GetTaskId(), "epoch", c.claim.GetEpoch())
 	ctx, kill := context.WithCancel(workCtx)
 	defer kill()
-	l := w.newLine()
-	l.needs = wire.FeatureCommands
-	j := l.goOn(kill, c.claim)
-	lineEnds, endLine := context.WithCancel(context.WithoutCancel(workCtx))
+	conn := w.newConn()
+	conn.requiredFeature = wire.FeatureCommands
+	j := conn.beginClaimed(kill, c.claim)
+	connCtx, closeConn := context.WithCancel(context.WithoutCancel(workCtx))
 	var keeping sync.WaitGroup
-	keeping.Go(func() { l.stayConnected(lineEnds) })
+	keeping.Go(func() { conn.stayConnected(connCtx) })
 	defer keeping.Wait()
-	defer endLine()
+	defer closeConn()
 	var last *request
 	end := c.command.Carry(ctx, func(output string) {
-		if last == nil || last.over() {
-			last = j.print(output)
+		if last == nil || last.isDone() {
+			last = j.reportOutput(output)
 		}
 	})
 	if err := c.place.Leave(); err != nil {
 		log.WarnContext(ctx, "leaving the workspace failed", "error", err)
 	}
 	log.InfoContext(ctx, "a command has ended", "reason", end.Reason, "detail", end.Detail)
-	said := j.endCommand(end)
+	ended := j.endCommand(end)
 	select {
-	case <-said.answered:
+	case <-ended.answered:
 	case <-workCtx.Done():
-		said.within(commandEndTimeout)
+		ended.waitAtMost(commandEndTimeout)
 	}
 }
 
 // print tells what a command has printed last.
-func (j *journal) print(output string) *request {
+func (j *journal) reportOutput(output string) *request {
 	return j.send(&pb.WorkRequest{Kind: &pb.WorkRequest_Progress{Progress: &pb.Progress{Output: output}}})
 }
 

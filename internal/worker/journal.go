@@ -17,18 +17,18 @@ import (
 // journal is a line while one attempt is on it: what a later one finds there is
 // not its own.
 type journal struct {
-	line    *line
-	attempt int
-	launch  func(*launched) // carries a command on that is a task
+	conn          *conn
+	attemptNumber int
+	launch        func(*backgroundCommand) // carries a command on that is a task
 	// offers offers the slot to another run, with what is held of its transcript; nil: it
 	// is not offered.
-	offers func() (*pb.Takes, []tree.Message)
-	deltas deltas // of the answer under way
+	offerSlot func() (*pb.Takes, []tree.Message)
+	deltas    deltas // of the answer under way
 }
 
 // newJournal records the attempt on a line. It needs the lock of the line.
-func newJournal(l *line) *journal {
-	j := &journal{line: l, attempt: l.attempt.number}
+func newJournal(c *conn) *journal {
+	j := &journal{conn: c, attemptNumber: c.attempt.number}
 	j.deltas.send = j.delta
 	return j
 }
@@ -124,12 +124,12 @@ func (j *journal) Spawn(children []loop.Child) loop.Pending {
 			child.ResumeTaskId = c.Resume.String()
 		}
 		if c.Command != nil {
-			shell(child, c.Command)
+			setShell(child, c.Command)
 		}
 		spawn.Children = append(spawn.Children, child)
 	}
 	r := j.send(&pb.WorkRequest{Kind: &pb.WorkRequest_Spawn{Spawn: spawn}})
-	return &spawning{request: r, journal: j, children: children}
+	return &spawnRequest{request: r, journal: j, children: children}
 }
 
 // Stop ends a task.

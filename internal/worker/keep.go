@@ -13,71 +13,71 @@ import (
 
 // stayConnected opens one stream after another until ctx ends, then ends the last one in
 // good order, which hands the attempt on it over to other workers.
-func (l *line) stayConnected(ctx context.Context) {
-	defer l.leaving.Wait()
-	defer l.close()
+func (c *conn) stayConnected(ctx context.Context) {
+	defer c.closingStreams.Wait()
+	defer c.close()
 	settled := false
 	for wait := reconnectMin; ctx.Err() == nil; {
-		if k := l.open(ctx, settled); k != nil {
-			err := l.serve(ctx, k)
-			if k.useful.Load() || k.aged.Load() {
+		if s := c.open(ctx, settled); s != nil {
+			err := c.serve(ctx, s)
+			if s.claimAnswered.Load() || s.expired.Load() {
 				wait = reconnectMin
 			}
-			if settled = k.aged.Load() || err == nil; err == nil {
+			if settled = s.expired.Load() || err == nil; err == nil {
 				continue
 			}
-			l.log.DebugContext(ctx, "a stream to an orchestrator has ended", "error", err)
+			c.log.DebugContext(ctx, "a stream to an orchestrator has ended", "error", err)
 		}
 		pause(ctx, wait/2+rand.N(wait))
-		wait = min(2*wait, l.patience())
+		wait = min(2*wait, c.maxReconnectDelay())
 	}
 }
 
 // open opens a stream to an orchestrator that can do what is needed; nil if there is none now.
 // One that is not the first, nor comes after one that broke, is settled.
-func (l *line) open(ctx context.Context, settled bool) *link {
-	aim := l.aim()
-	k, err := openLink(ctx, l.client, aim, l.hello, l.now())
-	if err == nil && l.needs != "" && !k.features().Has(l.needs) {
-		k.cancel()
-		err = fmt.Errorf("replica %s does not know %q", k.welcome.GetReplicaId(), l.needs)
+func (c *conn) open(ctx context.Context, settled bool) *workStream {
+	aim := c.takeNextEndpoint()
+	s, err := openStream(ctx, c.client, aim, c.hello, c.now())
+	if err == nil && c.requiredFeature != "" && !s.features().Has(c.requiredFeature) {
+		s.cancel()
+		err = fmt.Errorf("replica %s does not know %q", s.welcome.GetReplicaId(), c.requiredFeature)
 	}
 	if err != nil {
-		l.replicas.forget(aim) // who wants to go there does not wait as long
-		if ctx.Err() == nil && l.reachability.recordFailure(l.now()) {
-			l.unreached(ctx, err)
+		c.replicas.forget(aim) // who wants to go there does not wait as long
+		if ctx.Err() == nil && c.reachability.recordFailure(c.now()) {
+			c.logUnreachable(ctx, err)
 		}
 		return nil
 	}
-	if l.reachability.recordSuccess() {
-		l.log.InfoContext(ctx, "an orchestrator is reached again")
+	if c.reachability.recordSuccess() {
+		c.log.InfoContext(ctx, "an orchestrator is reached again")
 	}
-	if !settled && k.endpoint != "" {
-		k.lives = aged(ageAtFirst)
+	if !settled && s.endpoint != "" {
+		s.maxAge = randomAge(firstMaxAge)
 	}
-	if k.astray {
-		l.replicas.forget(aim) // or each hint from there would end another stream in vain
+	if s.misrouted {
+		c.replicas.forget(aim) // or each hint from there would end another stream in vain
 	}
-	l.replicas.record(k.welcome.GetReplicaId(), k.endpoint)
-	l.welcome(k.welcome)
-	return k
+	c.replicas.record(s.welcome.GetReplicaId(), s.endpoint)
+	c.onWelcome(s.welcome)
+	return s
 }
 
 // unreached says what a stream that could not be opened means: one that has answered can be
 // reached.
-func (l *line) unreached(ctx context.Context, err error) {
+func (c *conn) logUnreachable(ctx context.Context, err error) {
 	switch status.Code(err) {
 	case codes.Unauthenticated, codes.PermissionDenied:
-		l.log.WarnContext(ctx, "no orchestrator lets this worker in: its token is wrong, or no worker's", "error", err)
+		c.log.WarnContext(ctx, "no orchestrator lets this worker in: its token is wrong, or no worker's", "error", err)
 	default:
-		l.log.WarnContext(ctx, "no orchestrator can be reached", "error", err)
+		c.log.WarnContext(ctx, "no orchestrator can be reached", "error", err)
 	}
 }
 
 // patience is how long to wait at most before another stream is opened: an attempt
 // has only the grace.
-func (l *line) patience() time.Duration {
-	if l.idle() {
+func (c *conn) maxReconnectDelay() time.Duration {
+	if c.isIdle() {
 		return retryMax
 	}
 	return reconnectMaxAttached
@@ -85,43 +85,43 @@ func (l *line) patience() time.Duration {
 
 // serve takes one stream into use and receives from it until it breaks, or ctx ends, or
 // another one is wanted, which is no error.
-func (l *line) serve(ctx context.Context, k *link) error {
+func (c *conn) serve(ctx context.Context, s *workStream) error {
 	ended := make(chan error, 1)
 	var watching sync.WaitGroup
-	watching.Go(func() { k.watch(l.now, func() { l.beat(k) }, func() bool { return l.rest(k) }) })
+	watching.Go(func() { s.watch(c.now, func() { c.sendHeartbeat(s) }, func() bool { return c.detachIfIdle(s) }) })
 	go func() {
-		defer close(k.broken)
-		ended <- l.receive(k)
+		defer close(s.broken)
+		ended <- c.receive(s)
 	}()
 	over := func() {
-		k.cancel()
+		s.cancel()
 		watching.Wait()
 	}
 	var err error
 	select {
 	case err = <-ended:
-	case <-k.left:
-		l.leaving.Go(func() {
-			l.bye(k)
+	case <-s.abandoned:
+		c.closingStreams.Go(func() {
+			c.closeStream(s)
 			over()
 		})
 		return nil
 	case <-ctx.Done():
 		err = ctx.Err()
-		l.takeDown(k)
-		l.lose()
-		l.bye(k)
+		c.detach(s)
+		c.loseAttempt()
+		c.closeStream(s)
 	}
-	l.takeDown(k)
+	c.detach(s)
 	over()
 	return err
 }
 
 // aim gives the endpoint that the next stream is to go to, once.
-func (l *line) aim() (endpoint string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	endpoint, l.toward = l.toward, ""
+func (c *conn) takeNextEndpoint() (endpoint string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	endpoint, c.nextEndpoint = c.nextEndpoint, ""
 	return endpoint
 }
 
@@ -129,40 +129,40 @@ func (l *line) aim() (endpoint string) {
 // attempt is on the line. If nobody has found the replica yet, an old stream ends for one to any:
 // so those are found that come later, though no slot is ever idle. No replica: it stays where it
 // is.
-func (l *line) turnTo(replica string) {
-	endpoint := l.replicas.endpoint(replica)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.claims = true
-	switch k := l.link; {
-	case k == nil:
-		l.toward = endpoint // for the stream that is being opened, too
-	case replica == k.welcome.GetReplicaId(): // which may have other addresses as well
-	case endpoint != "" && endpoint != k.endpoint:
-		l.change(endpoint)
-	case endpoint == "" && replica != "" && k.old(l.now()):
-		l.change("")
+func (c *conn) preferReplica(replica string) {
+	endpoint := c.replicas.endpoint(replica)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.claimPending = true
+	switch s := c.stream; {
+	case s == nil:
+		c.nextEndpoint = endpoint // for the stream that is being opened, too
+	case replica == s.welcome.GetReplicaId(): // which may have other addresses as well
+	case endpoint != "" && endpoint != s.endpoint:
+		c.reconnectTo(endpoint)
+	case endpoint == "" && replica != "" && s.isExpired(c.now()):
+		c.reconnectTo("")
 	}
 }
 
 // change leaves the stream that there is for one to an endpoint; empty: to any. It needs the lock.
-func (l *line) change(endpoint string) {
-	k := l.link
-	l.toward = endpoint
-	l.down()
-	close(k.left)
+func (c *conn) reconnectTo(endpoint string) {
+	s := c.stream
+	c.nextEndpoint = endpoint
+	c.detachLocked()
+	close(s.abandoned)
 }
 
 // goodbye is how long the orchestrator may take to end a stream that the worker
 // has ended.
 const streamCloseTimeout = time.Second
 
-func (l *line) bye(k *link) {
-	defer time.AfterFunc(streamCloseTimeout, k.cancel).Stop() // also ends a send that hangs
-	l.sending.Lock()
-	err := k.closeSend()
-	l.sending.Unlock()
+func (c *conn) closeStream(s *workStream) {
+	defer time.AfterFunc(streamCloseTimeout, s.cancel).Stop() // also ends a send that hangs
+	c.sendMu.Lock()
+	err := s.closeSend()
+	c.sendMu.Unlock()
 	if err == nil {
-		<-k.broken
+		<-s.broken
 	}
 }

@@ -23,85 +23,85 @@ const window = 128
 //
 // Requests go out under a lock, in the order of their seq; one goroutine receives
 // and never waits for anyone.
-type line struct {
-	client       pb.WorkerServiceClient
-	worker       string // whose line it is
-	hello        *pb.Hello
-	drain        func() // the worker is to take no run any more
-	alive        int    // the port where that tells that it lives; 0: nowhere
-	log          *slog.Logger
-	now          func() time.Time
-	reachability *reachability // whether there are streams
-	replicas     *replicaEndpoints
-	welcome      func(*pb.Welcome) // called for each stream
-	window       chan struct{}     // one for each counted request without an answer
-	secrets      *redact.Redactor  // what goes out is without them
-	needs        string            // a feature that a replica has to have; empty: none
+type conn struct {
+	client          pb.WorkerServiceClient
+	workerID        string // whose line it is
+	hello           *pb.Hello
+	drain           func() // the worker is to take no run any more
+	alivePort       int    // the port where that tells that it lives; 0: nowhere
+	log             *slog.Logger
+	now             func() time.Time
+	reachability    *reachability // whether there are streams
+	replicas        *replicaEndpoints
+	onWelcome       func(*pb.Welcome) // called for each stream
+	window          chan struct{}     // one for each counted request without an answer
+	secrets         *redact.Redactor  // what goes out is without them
+	requiredFeature string            // a feature that a replica has to have; empty: none
 
-	sending   sync.Mutex // held while a request is numbered and sent; taken before mu
+	sendMu    sync.Mutex // held while a request is numbered and sent; taken before mu
 	seq       int64
 	unsent    []*request // numbered, to be sent with what follows
 	hasUnsent atomic.Bool
 
-	mu        sync.Mutex
-	link      *link         // what requests go over; nil while there is none
-	up        chan struct{} // closed while there is one
-	moved     chan struct{} // closed when requests go over that no longer
-	toward    string        // the endpoint that the next link is to go to; empty: any
-	leaving   sync.WaitGroup
-	closed    bool
-	attempt   attempt
-	over      bool          // it is not on the line any more: new requests fail
-	claims    bool          // there is a hint for the line, whose run it is about to claim
-	waiting   []*request    // without an answer
-	unclaimed *request      // stands for the claim of the attempt, if that came with the end of the last; until it is taken up
-	stands    *request      // the end of the last attempt, if the line waits for a run of the orchestrator's choice
-	stood     chan struct{} // closed when it does so no longer
+	mu             sync.Mutex
+	stream         *workStream   // what requests go over; nil while there is none
+	connected      chan struct{} // closed while there is one
+	detached       chan struct{} // closed when requests go over that no longer
+	nextEndpoint   string        // the endpoint that the next link is to go to; empty: any
+	closingStreams sync.WaitGroup
+	closed         bool
+	attempt        attempt
+	attemptOver    bool          // it is not on the line any more: new requests fail
+	claimPending   bool          // there is a hint for the line, whose run it is about to claim
+	unanswered     []*request    // without an answer
+	givenClaim     *request      // stands for the claim of the attempt, if that came with the end of the last; until it is taken up
+	standbyRequest *request      // the end of the last attempt, if the line waits for a run of the orchestrator's choice
+	standbyDone    chan struct{} // closed when it does so no longer
 }
 
 // attempt is what a line knows of the attempt on it, or of the last one.
 type attempt struct {
-	number  int                // counts them: a journal is of one
-	claim   *pb.Claim          // with which it began
-	begins  []tree.Message     // what was held of its transcript
-	known   int32              // the ordinal of the last message that it knows of
-	release chan int           // messages whose commands are to go on in the background
-	drop    context.CancelFunc // tells who carries it out that it is lost; nil: nobody does yet
+	number       int                // counts them: a journal is of one
+	claim        *pb.Claim          // with which it began
+	heldMessages []tree.Message     // what was held of its transcript
+	knownOrdinal int32              // the ordinal of the last message that it knows of
+	toBackground chan int           // messages whose commands are to go on in the background
+	onLost       context.CancelFunc // tells who carries it out that it is lost; nil: nobody does yet
 }
 
 // begin puts an attempt on the line, unless that is closed. It needs the lock.
-func (l *line) begin(claim *pb.Claim, begins []tree.Message, drop context.CancelFunc) {
-	l.attempt = attempt{number: l.attempt.number + 1, claim: claim, begins: begins, release: make(chan int, 1), drop: drop}
-	l.over, l.claims = l.closed, false
+func (c *conn) beginAttempt(claim *pb.Claim, held []tree.Message, drop context.CancelFunc) {
+	c.attempt = attempt{number: c.attempt.number + 1, claim: claim, heldMessages: held, toBackground: make(chan int, 1), onLost: drop}
+	c.attemptOver, c.claimPending = c.closed, false
 }
 
 // goOn puts an attempt on the line that is this worker's already. drop is called when
 // it is lost.
-func (l *line) goOn(drop context.CancelFunc, claim *pb.Claim) *journal {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.begin(claim, nil, drop)
-	return newJournal(l)
+func (c *conn) beginClaimed(drop context.CancelFunc, claim *pb.Claim) *journal {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.beginAttempt(claim, nil, drop)
+	return newJournal(c)
 }
 
 // request is one request under way.
 type request struct {
-	line     *line
-	req      *pb.WorkRequest
-	answered chan struct{}
-	counted  bool // it has a place in the window: all have but the claim of a run that was given
-	response *pb.WorkResponse
-	chunks   []*pb.Message  // of a claim: the transcript so far, after what is held
-	begins   []tree.Message // of an end: what is held of the transcript that may be next
-	err      error
+	conn            *conn
+	req             *pb.WorkRequest
+	answered        chan struct{}
+	inWindow        bool // it has a place in the window: all have but the claim of a run that was given
+	response        *pb.WorkResponse
+	transcriptParts []*pb.Message  // of a claim: the transcript so far, after what is held
+	heldMessages    []tree.Message // of an end: what is held of the transcript that may be next
+	err             error
 }
 
 // assignment is a granted claim with its whole transcript: how it begins, and what was
 // sent of it.
 type assignment struct {
 	*pb.Assignment
-	begins   []tree.Message
-	messages []*pb.Message
+	heldMessages []tree.Message
+	sentMessages []*pb.Message
 }
 
 // refusal is a claim that was not granted.
@@ -109,188 +109,188 @@ type refusal struct{ cause pb.RefusedCause }
 
 func (r *refusal) Error() string { return "the claim was refused: " + r.cause.String() }
 
-func (w *Worker) newLine() *line {
-	return &line{
-		client: w.Client, worker: w.ID, hello: w.hello, drain: w.Drain, alive: w.AlivePort, log: w.Logger, now: w.Now, window: make(chan struct{}, window), secrets: w.Secrets,
-		up: make(chan struct{}), moved: make(chan struct{}), over: true, reachability: &w.reachability, replicas: w.replicas,
-		welcome: func(welcome *pb.Welcome) { w.installation.set(welcome.GetInstallationId()) },
+func (w *Worker) newConn() *conn {
+	return &conn{
+		client: w.Client, workerID: w.ID, hello: w.hello, drain: w.Drain, alivePort: w.AlivePort, log: w.Logger, now: w.Now, window: make(chan struct{}, window), secrets: w.Secrets,
+		connected: make(chan struct{}), detached: make(chan struct{}), attemptOver: true, reachability: &w.reachability, replicas: w.replicas,
+		onWelcome: func(welcome *pb.Welcome) { w.installation.set(welcome.GetInstallationId()) },
 	}
 }
 
 // receive takes the attempt over to the stream, if there is one, and then hands
 // answers to their requests until the stream ends.
-func (l *line) receive(k *link) error {
-	if err := l.adopt(k); err != nil {
+func (c *conn) receive(s *workStream) error {
+	if err := c.attach(s); err != nil {
 		return err
 	}
 	for {
-		resp, err := k.receive(l.now)
+		resp, err := s.receive(c.now)
 		if err != nil {
 			return err
 		}
 		for r := range wire.Apart(resp) {
-			l.hear(k, r)
+			c.handle(s, r)
 		}
 	}
 }
 
 // hear sees to one response.
-func (l *line) hear(k *link, resp *pb.WorkResponse) {
+func (c *conn) handle(s *workStream, resp *pb.WorkResponse) {
 	switch kind := resp.GetKind().(type) {
 	case *pb.WorkResponse_Heartbeat:
 	case *pb.WorkResponse_Lost:
-		l.lose()
+		c.loseAttempt()
 	case *pb.WorkResponse_Drain:
-		l.drain()
+		c.drain()
 	case *pb.WorkResponse_StoodDown:
-		l.stoodDown(resp.GetGiven())
+		c.endStandby(resp.GetGiven())
 	case *pb.WorkResponse_BackgroundCommands:
-		l.letGo(int(kind.BackgroundCommands.GetOrdinal()))
+		c.requestBackground(int(kind.BackgroundCommands.GetOrdinal()))
 	case *pb.WorkResponse_Assignment:
-		k.useful.Store(true)
-		l.oldest(func(r *request) bool { r.response = resp; return false })
+		s.claimAnswered.Store(true)
+		c.answerOldest(func(r *request) bool { r.response = resp; return false })
 	case *pb.WorkResponse_Transcript:
-		l.oldest(func(r *request) bool {
-			r.chunks = append(r.chunks, kind.Transcript.GetMessages()...)
+		c.answerOldest(func(r *request) bool {
+			r.transcriptParts = append(r.transcriptParts, kind.Transcript.GetMessages()...)
 			return kind.Transcript.GetLast()
 		})
 	default:
 		if r := resp.GetRefused(); r != nil && r.GetCause() != pb.RefusedCause_REFUSED_CAUSE_PROTOCOL {
-			k.useful.Store(true)
+			s.claimAnswered.Store(true)
 		}
-		l.oldest(func(r *request) bool { r.response = resp; return true })
+		c.answerOldest(func(r *request) bool { r.response = resp; return true })
 	}
 }
 
 // errElsewhere ends a stream that has been opened while it became known where it is to go.
-var errElsewhere = errors.New("the next claim is for another replica")
+var errOtherReplicaWanted = errors.New("the next claim is for another replica")
 
 // adopt makes requests go over a stream. What is without an answer is sent again,
 // once the orchestrator has said that the attempt goes on.
-func (l *line) adopt(k *link) error {
-	l.sending.Lock()
-	defer l.sending.Unlock()
-	l.mu.Lock()
-	on, unanswered, claim, stands := !l.over, l.waiting, l.attempt.claim, l.stands
-	l.mu.Unlock()
+func (c *conn) attach(s *workStream) error {
+	c.sendMu.Lock()
+	defer c.sendMu.Unlock()
+	c.mu.Lock()
+	on, unanswered, claim, standby := !c.attemptOver, c.unanswered, c.attempt.claim, c.standbyRequest
+	c.mu.Unlock()
 	switch {
-	case stands != nil:
-		answer, err := l.reattach(k, claim, stands)
+	case standby != nil:
+		answer, err := c.reattach(s, claim, standby)
 		if err != nil {
 			return err
 		}
-		l.stoodDown(answer.GetGiven())
+		c.endStandby(answer.GetGiven())
 	case on && !(len(unanswered) > 0 && unanswered[0].req.GetClaim() != nil):
 		var last *request
 		if n := len(unanswered); n > 0 {
 			last = unanswered[n-1]
 		}
-		answer, err := l.reattach(k, claim, last)
+		answer, err := c.reattach(s, claim, last)
 		if err != nil {
 			return err
 		}
 		if answer.GetReattached() == nil {
-			l.drops(answer.GetGiven())
+			c.endLostAttempt(answer.GetGiven())
 		}
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.closed {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
 		return errors.New("the slot has ended")
 	}
-	if l.toward != "" && l.toward != k.endpoint {
-		return errElsewhere
+	if c.nextEndpoint != "" && c.nextEndpoint != s.endpoint {
+		return errOtherReplicaWanted
 	}
-	l.toward = ""
-	l.forgetUnsent() // it is among what has no answer
-	for _, r := range l.waiting {
-		r.chunks, r.req.Shows = nil, nil
+	c.nextEndpoint = ""
+	c.clearUnsent() // it is among what has no answer
+	for _, r := range c.unanswered {
+		r.transcriptParts, r.req.Shows = nil, nil
 		if c := r.req.GetClaim(); c != nil {
-			c.Protocol = k.protocol
+			c.Protocol = s.protocol
 		}
-		if err := k.send(r.req); err != nil {
+		if err := s.send(r.req); err != nil {
 			return err
 		}
 	}
-	l.link = k
-	close(l.up)
+	c.stream = s
+	close(c.connected)
 	return nil
 }
 
 // reattach asks for the attempt to go on over a stream. If it has ended with the last request,
 // if there is one, the answer may give the slot another run.
-func (l *line) reattach(k *link, claim *pb.Claim, last *request) (*pb.WorkResponse, error) {
-	if !k.features().Has(wire.FeatureReattach) {
+func (c *conn) reattach(s *workStream, claim *pb.Claim, last *request) (*pb.WorkResponse, error) {
+	if !s.features().Has(wire.FeatureReattach) {
 		return nil, nil
 	}
 	offered := uint64(0)
 	if last != nil {
 		offered = last.req.GetTakes().GetNonce()
 	}
-	l.mu.Lock()
-	known := l.attempt.known
-	l.mu.Unlock()
-	if err := k.send(&pb.WorkRequest{Kind: &pb.WorkRequest_Reattach{Reattach: &pb.Reattach{
+	c.mu.Lock()
+	known := c.attempt.knownOrdinal
+	c.mu.Unlock()
+	if err := s.send(&pb.WorkRequest{Kind: &pb.WorkRequest_Reattach{Reattach: &pb.Reattach{
 		SessionId: claim.GetSessionId(), TaskId: claim.GetTaskId(),
 		Epoch: claim.GetEpoch(), Nonce: claim.GetNonce(), KnownOrdinal: known, Features: wire.WorkerFeatures(),
-		WorkerId: l.worker, AlivePort: uint32(l.alive), TakesNonce: offered,
+		WorkerId: c.workerID, AlivePort: uint32(c.alivePort), TakesNonce: offered,
 	}}}); err != nil {
 		return nil, err
 	}
 	for {
-		resp, err := k.receive(l.now)
+		resp, err := s.receive(c.now)
 		switch {
 		case err != nil:
 			return nil, err
 		case resp.GetHeartbeat() != nil:
 			continue
 		case resp.GetDrain() != nil:
-			l.drain()
+			c.drain()
 			continue
 		}
-		k.useful.Store(true)
+		s.claimAnswered.Store(true)
 		return resp, nil
 	}
 }
 
 // takeDown makes requests go over a stream no longer.
-func (l *line) takeDown(k *link) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.link == k {
-		l.down()
+func (c *conn) detach(s *workStream) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.stream == s {
+		c.detachLocked()
 	}
 }
 
 // down is for a line that has a stream. It needs the lock.
-func (l *line) down() {
-	close(l.moved)
-	l.link, l.up, l.moved = nil, make(chan struct{}), make(chan struct{})
+func (c *conn) detachLocked() {
+	close(c.detached)
+	c.stream, c.connected, c.detached = nil, make(chan struct{}), make(chan struct{})
 }
 
 // retire ends the stream in use without a word, so that what is under way on it
 // is void; another one is opened.
-func (l *line) retire() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.link != nil {
-		l.link.cancel()
+func (c *conn) cancelStream() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.stream != nil {
+		c.stream.cancel()
 	}
 }
 
 // close ends the attempt on the line, and lets no other begin.
-func (l *line) close() {
-	l.mu.Lock()
-	l.closed = true
-	l.mu.Unlock()
-	l.lose()
+func (c *conn) close() {
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
+	c.loseAttempt()
 }
 
 // ready waits for a stream, and reports false if ctx ends first.
-func (l *line) ready(ctx context.Context) bool {
-	l.mu.Lock()
-	up := l.up
-	l.mu.Unlock()
+func (c *conn) waitConnected(ctx context.Context) bool {
+	c.mu.Lock()
+	up := c.connected
+	c.mu.Unlock()
 	select {
 	case <-up:
 		return true
@@ -300,80 +300,80 @@ func (l *line) ready(ctx context.Context) bool {
 }
 
 // at gives the replica that requests go to, and what is closed once that has changed.
-func (l *line) at() (replica string, changed <-chan struct{}) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.link == nil {
-		return "", l.up
+func (c *conn) currentReplica() (replica string, changed <-chan struct{}) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.stream == nil {
+		return "", c.connected
 	}
-	return l.link.welcome.GetReplicaId(), l.moved
+	return c.stream.welcome.GetReplicaId(), c.detached
 }
 
-func (l *line) idle() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.over
+func (c *conn) isIdle() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.attemptOver
 }
 
 // rest makes requests go over a stream no longer if the line is idle, waits for nothing over it,
 // and is not about to claim a run; it reports whether it did.
-func (l *line) rest(k *link) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.link != k || !l.over || l.stands != nil || l.claims {
+func (c *conn) detachIfIdle(s *workStream) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.stream != s || !c.attemptOver || c.standbyRequest != nil || c.claimPending {
 		return false
 	}
-	l.down()
+	c.detachLocked()
 	return true
 }
 
 // joins reports whether what is shown may go with what is said next.
-func (l *line) joins() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.link != nil && l.link.features().Has(wire.FeatureJoined)
+func (c *conn) canJoinDeltas() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.stream != nil && c.stream.features().Has(wire.FeatureJoined)
 }
 
 // carries reports whether the attempt of a journal is on the line.
-func (l *line) carries(j *journal) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return !l.over && l.attempt.number == j.attempt
+func (c *conn) isCurrent(j *journal) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.attemptOver && c.attempt.number == j.attemptNumber
 }
 
 // session is that of the attempt on the line.
-func (l *line) session() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.attempt.claim.GetSessionId()
+func (c *conn) sessionID() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.attempt.claim.GetSessionId()
 }
 
 // releases tells of messages whose commands are to go on in the background.
-func (l *line) releases() <-chan int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.attempt.release
+func (c *conn) backgroundRequests() <-chan int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.attempt.toBackground
 }
 
 // letGo tells the attempt on the line that the commands of a message are to go on in
 // the background. It never waits: only the last message counts.
-func (l *line) letGo(ordinal int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.attempt.release == nil {
+func (c *conn) requestBackground(ordinal int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.attempt.toBackground == nil {
 		return
 	}
 	select {
-	case <-l.attempt.release:
+	case <-c.attempt.toBackground:
 	default:
 	}
-	l.attempt.release <- ordinal
+	c.attempt.toBackground <- ordinal
 }
 
 // beat tells the other side of a stream that this one is there, also while nothing else may be sent
 // as the answer to a reattachment is waited for.
-func (l *line) beat(k *link) {
-	if k.send(&pb.WorkRequest{Kind: &pb.WorkRequest_Heartbeat{Heartbeat: &pb.Heartbeat{}}}) != nil {
-		k.cancel()
+func (c *conn) sendHeartbeat(s *workStream) {
+	if s.send(&pb.WorkRequest{Kind: &pb.WorkRequest_Heartbeat{Heartbeat: &pb.Heartbeat{}}}) != nil {
+		s.cancel()
 	}
 }

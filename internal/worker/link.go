@@ -19,133 +19,133 @@ import (
 // there are, connections learn by ending: see package api): soon at first, since a stream
 // that took what could be reached just then is where most of them are.
 const (
-	beatEvery    = time.Second
-	silentAtMost = 3 * time.Second
-	ageAtFirst   = time.Second
-	ageAtLeast   = 30 * time.Second
+	heartbeatInterval = time.Second
+	silenceTimeout    = 3 * time.Second
+	firstMaxAge       = time.Second
+	minMaxAge         = 30 * time.Second
 )
 
 // link is one stream to an orchestrator.
-type link struct {
-	stream   pb.WorkerService_WorkClient
-	welcome  *pb.Welcome
-	protocol int32         // that is spoken on it
-	endpoint string        // where it goes; empty: not known
-	astray   bool          // it was to go elsewhere, where nobody can be reached
-	broken   chan struct{} // closed when nothing more will be received
-	left     chan struct{} // closed when it is not wanted any more, though it is not broken
-	cancel   context.CancelFunc
-	begun    time.Time
-	lives    time.Duration // how long, if it is idle then
-	aged     atomic.Bool   // it was ended because it had lived for so long
-	heard    atomic.Int64  // when anything was last received, since begun
-	useful   atomic.Bool   // a claim was answered on it with more than a refusal of the protocol
-	sending  sync.Mutex    // held while something is sent; taken after those of the line
+type workStream struct {
+	rpc           pb.WorkerService_WorkClient
+	welcome       *pb.Welcome
+	protocol      int32         // that is spoken on it
+	endpoint      string        // where it goes; empty: not known
+	misrouted     bool          // it was to go elsewhere, where nobody can be reached
+	broken        chan struct{} // closed when nothing more will be received
+	abandoned     chan struct{} // closed when it is not wanted any more, though it is not broken
+	cancel        context.CancelFunc
+	openedAt      time.Time
+	maxAge        time.Duration // how long, if it is idle then
+	expired       atomic.Bool   // it was ended because it had lived for so long
+	lastReceived  atomic.Int64  // when anything was last received, since begun
+	claimAnswered atomic.Bool   // a claim was answered on it with more than a refusal of the protocol
+	sendMu        sync.Mutex    // held while something is sent; taken after those of the line
 }
 
 // openLink opens a stream, to an endpoint if that can be reached, waits for its welcome and
 // says hello. The stream outlives ctx, so that it can be ended in good order.
-func openLink(opening context.Context, client pb.WorkerServiceClient, endpoint string, hello *pb.Hello, now time.Time) (*link, error) {
+func openStream(opening context.Context, client pb.WorkerServiceClient, endpoint string, hello *pb.Hello, now time.Time) (*workStream, error) {
 	ctx, way := route.To(context.WithoutCancel(opening), endpoint)
 	ctx, cancel := context.WithCancel(ctx)
 	defer context.AfterFunc(opening, cancel)()
 	// An address that answers nothing must not hold the slot.
-	tooLate := time.AfterFunc(silentAtMost, cancel)
+	tooLate := time.AfterFunc(silenceTimeout, cancel)
 	defer tooLate.Stop()
-	stream, err := client.Work(ctx)
+	rpc, err := client.Work(ctx)
 	if err != nil {
 		cancel()
 		return nil, fmt.Errorf("opening a stream: %w", err)
 	}
-	first, err := stream.Recv()
+	first, err := rpc.Recv()
 	if err != nil {
 		cancel()
 		return nil, fmt.Errorf("waiting for the welcome: %w", err)
 	}
 	welcome := first.GetWelcome()
-	k := &link{
-		stream: stream, welcome: welcome, endpoint: way.Took(), astray: way.Down(), cancel: cancel, broken: make(chan struct{}), left: make(chan struct{}),
-		protocol: min(wire.Protocol, welcome.GetProtocol()), begun: now, lives: aged(ageAtLeast),
+	s := &workStream{
+		rpc: rpc, welcome: welcome, endpoint: way.Took(), misrouted: way.Down(), cancel: cancel, broken: make(chan struct{}), abandoned: make(chan struct{}),
+		protocol: min(wire.Protocol, welcome.GetProtocol()), openedAt: now, maxAge: randomAge(minMaxAge),
 	}
 	switch {
 	case welcome == nil:
 		err = fmt.Errorf("the orchestrator did not start with a welcome, but with %T", first.GetKind())
-	case k.protocol < max(wire.OldestProtocol, welcome.GetOldestProtocol()):
+	case s.protocol < max(wire.OldestProtocol, welcome.GetOldestProtocol()):
 		err = fmt.Errorf("no common protocol: replica %s speaks %d to %d, this worker %d to %d",
 			welcome.GetReplicaId(), welcome.GetOldestProtocol(), welcome.GetProtocol(), wire.OldestProtocol, wire.Protocol)
 	case welcome.GetWindow() < window:
 		err = fmt.Errorf("replica %s takes %d requests ahead, need %d", welcome.GetReplicaId(), welcome.GetWindow(), window)
 	default:
-		err = stream.Send(&pb.WorkRequest{Kind: &pb.WorkRequest_Hello{Hello: hello}}) // older replicas pass over it
+		err = rpc.Send(&pb.WorkRequest{Kind: &pb.WorkRequest_Hello{Hello: hello}}) // older replicas pass over it
 	}
 	if err != nil {
 		cancel()
 		return nil, err
 	}
-	return k, nil
+	return s, nil
 }
 
 // send sends a request. Their order is the caller's to keep.
-func (k *link) send(r *pb.WorkRequest) error {
-	k.sending.Lock()
-	defer k.sending.Unlock()
-	return k.stream.Send(r)
+func (s *workStream) send(r *pb.WorkRequest) error {
+	s.sendMu.Lock()
+	defer s.sendMu.Unlock()
+	return s.rpc.Send(r)
 }
 
 // closeSend says that nothing more will be sent.
-func (k *link) closeSend() error {
-	k.sending.Lock()
-	defer k.sending.Unlock()
-	return k.stream.CloseSend()
+func (s *workStream) closeSend() error {
+	s.sendMu.Lock()
+	defer s.sendMu.Unlock()
+	return s.rpc.CloseSend()
 }
 
 // receive gives the next response.
-func (k *link) receive(now func() time.Time) (*pb.WorkResponse, error) {
-	resp, err := k.stream.Recv()
-	k.heard.Store(int64(now().Sub(k.begun)))
+func (s *workStream) receive(now func() time.Time) (*pb.WorkResponse, error) {
+	resp, err := s.rpc.Recv()
+	s.lastReceived.Store(int64(now().Sub(s.openedAt)))
 	return resp, err
 }
 
 // features are those of the orchestrator.
-func (k *link) features() wire.Features { return k.welcome.GetFeatures() }
+func (s *workStream) features() wire.Features { return s.welcome.GetFeatures() }
 
 // watch keeps the stream alive, and ends it when the other side is silent or when
 // it is old and may rest. beat sends a heartbeat, and may block.
-func (k *link) watch(now func() time.Time, beat func(), rest func() bool) {
-	if k.features().Has(wire.FeatureHeartbeat) {
+func (s *workStream) watch(now func() time.Time, beat func(), rest func() bool) {
+	if s.features().Has(wire.FeatureHeartbeat) {
 		go func() {
-			tick := time.NewTicker(beatEvery)
+			tick := time.NewTicker(heartbeatInterval)
 			defer tick.Stop()
 			for {
 				beat()
 				select {
 				case <-tick.C:
-				case <-k.broken:
+				case <-s.broken:
 					return
 				}
 			}
 		}()
 	}
-	tick := time.NewTicker(beatEvery)
+	tick := time.NewTicker(heartbeatInterval)
 	defer tick.Stop()
 	for {
 		select {
 		case <-tick.C:
-		case <-k.broken:
+		case <-s.broken:
 			return
 		}
-		silent := now().Sub(k.begun)-time.Duration(k.heard.Load()) > silentAtMost
-		old := k.old(now()) && rest()
-		if silent && k.features().Has(wire.FeatureHeartbeat) || old {
-			k.aged.Store(old)
-			k.cancel()
+		silent := now().Sub(s.openedAt)-time.Duration(s.lastReceived.Load()) > silenceTimeout
+		old := s.isExpired(now()) && rest()
+		if silent && s.features().Has(wire.FeatureHeartbeat) || old {
+			s.expired.Store(old)
+			s.cancel()
 			return
 		}
 	}
 }
 
 // old reports whether the stream has lived for so long that another one may be better.
-func (k *link) old(now time.Time) bool { return now.Sub(k.begun) > k.lives }
+func (s *workStream) isExpired(now time.Time) bool { return now.Sub(s.openedAt) > s.maxAge }
 
 // aged is an age of some time, or up to twice that.
-func aged(atLeast time.Duration) time.Duration { return atLeast + rand.N(atLeast) }
+func randomAge(atLeast time.Duration) time.Duration { return atLeast + rand.N(atLeast) }

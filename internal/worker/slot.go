@@ -24,34 +24,34 @@ import (
 // slot claims and runs, over a line of its own, until working ends, or until it has no run once
 // taking has ended.
 func (w *Worker) runSlot(workCtx, claimCtx context.Context) {
-	l := w.newLine()
-	lineEnds, endLine := context.WithCancel(workCtx)
+	c := w.newConn()
+	connCtx, closeConn := context.WithCancel(workCtx)
 	var keeping sync.WaitGroup
-	keeping.Go(func() { l.stayConnected(lineEnds) })
+	keeping.Go(func() { c.stayConnected(connCtx) })
 	defer keeping.Wait()
-	defer endLine()
-	for l.ready(claimCtx) {
+	defer closeConn()
+	for c.waitConnected(claimCtx) {
 		w.idleSlots <- struct{}{}
-		d, any := w.waitForHint(claimCtx, l)
+		d, found := w.waitForHint(claimCtx, c)
 		switch {
-		case any:
-			l.turnTo(d.Hint.From)
-			w.claimHint(workCtx, l, d.Hint, d.ID)
+		case found:
+			c.preferReplica(d.Hint.From)
+			w.claimHint(workCtx, c, d.Hint, d.ID)
 		case claimCtx.Err() != nil:
 			return
 		case !w.isDraining():
-			l.offer(w.newClaim())
+			c.offerStandby(w.newClaim())
 		}
-		for w.runGiven(workCtx, claimCtx, l) {
+		for w.runGiven(workCtx, claimCtx, c) {
 		}
 	}
 }
 
 // hint waits for one, which may be for the replica that the line goes to. There is none if ctx
 // ends, or if Redis can't be read.
-func (w *Worker) waitForHint(ctx context.Context, l *line) (d dispatch.Delivery, any bool) {
-	for l.ready(ctx) {
-		replica, changed := l.at()
+func (w *Worker) waitForHint(ctx context.Context, c *conn) (d dispatch.Delivery, found bool) {
+	for c.waitConnected(ctx) {
+		replica, changed := c.currentReplica()
 		select {
 		case d = <-w.hintRouter.forReplica(replica):
 			return d, true
@@ -69,18 +69,18 @@ func (w *Worker) waitForHint(ctx context.Context, l *line) (d dispatch.Delivery,
 
 // attempt claims what a hint names and carries it forward. A hint whose claim has
 // had no answer stays, for whoever takes it over.
-func (w *Worker) claimHint(workCtx context.Context, l *line, hint dispatch.Hint, id string) {
+func (w *Worker) claimHint(workCtx context.Context, c *conn, hint dispatch.Hint, id string) {
 	log := w.attemptLogger(hint.Session, hint.Task, hint.Epoch)
 	ctx, cancel := context.WithCancel(workCtx)
 	defer cancel()
 	claim := w.newClaim()
 	claim.SessionId, claim.TaskId, claim.Epoch = hint.Session.String(), hint.Task.String(), hint.Epoch
-	a, journal, err := l.claim(ctx, cancel, claim, w.transcripts.Begins(transcript.Of{Session: hint.Session, Task: hint.Task}))
+	a, journal, err := c.claim(ctx, cancel, claim, w.transcripts.Begins(transcript.Of{Session: hint.Session, Task: hint.Task}))
 	var refused *refusal
 	switch {
 	case errors.As(err, &refused) && refused.cause == pb.RefusedCause_REFUSED_CAUSE_PROTOCOL:
 		log.ErrorContext(ctx, "the orchestrator does not speak the worker's protocol")
-		l.retire()
+		c.cancelStream()
 		return
 	case errors.As(err, &refused):
 		log.DebugContext(ctx, "the claim was refused", "cause", refused.cause)
@@ -90,7 +90,7 @@ func (w *Worker) claimHint(workCtx context.Context, l *line, hint dispatch.Hint,
 		return
 	}
 	w.acks.add(id)
-	w.runAttempt(workCtx, ctx, l, a, journal)
+	w.runAttempt(workCtx, ctx, c, a, journal)
 }
 
 // claimOfAny is a claim that names no run.
@@ -107,22 +107,22 @@ func (w *Worker) attemptLogger(session, task any, epoch int64) *slog.Logger {
 
 // next carries the run forward that has come with the end of the last one, or for which the
 // slot has stood by since, and reports whether there was one.
-func (w *Worker) runGiven(workCtx, claimCtx context.Context, l *line) bool {
-	l.standBy(claimCtx)
+func (w *Worker) runGiven(workCtx, claimCtx context.Context, c *conn) bool {
+	c.waitStandby(claimCtx)
 	ctx, cancel := context.WithCancel(workCtx)
 	defer cancel()
-	a, journal, err := l.takeUp(ctx, cancel)
+	a, journal, err := c.takeGivenRun(ctx, cancel)
 	switch {
 	case err != nil:
 		w.Logger.DebugContext(ctx, "a run that was given is not there any more", "error", err)
 	case a != nil:
-		w.runAttempt(workCtx, ctx, l, a, journal)
+		w.runAttempt(workCtx, ctx, c, a, journal)
 	}
 	return a != nil
 }
 
 // forward carries a run forward until it is given back, or lost. ctx is the attempt's.
-func (w *Worker) runAttempt(workCtx, ctx context.Context, l *line, a *assignment, journal *journal) {
+func (w *Worker) runAttempt(workCtx, ctx context.Context, c *conn, a *assignment, journal *journal) {
 	task := a.GetTask()
 	log := w.attemptLogger(task.GetSessionId(), task.GetId(), task.GetEpoch())
 	w.busy.Add(1)
@@ -131,10 +131,10 @@ func (w *Worker) runAttempt(workCtx, ctx context.Context, l *line, a *assignment
 	outcome := w.execute(workCtx, ctx, log, a, journal)
 	if outcome == loop.Lost {
 		log.InfoContext(ctx, "the attempt is lost")
-		if l.carries(journal) && workCtx.Err() == nil {
+		if c.isCurrent(journal) && workCtx.Err() == nil {
 			// The orchestrator does not know yet: without its stream it will.
-			l.lose()
-			l.retire()
+			c.loseAttempt()
+			c.cancelStream()
 		}
 	}
 }
@@ -151,7 +151,7 @@ func (w *Worker) execute(workCtx, ctx context.Context, log *slog.Logger, a *assi
 			log.WarnContext(ctx, "leaving the workspace failed", "error", err)
 		}
 	}()
-	j.launch = func(c *launched) {
+	j.launch = func(c *backgroundCommand) {
 		c.place = place.Share()
 		w.launch(workCtx, c)
 	}
@@ -160,7 +160,7 @@ func (w *Worker) execute(workCtx, ctx context.Context, log *slog.Logger, a *assi
 		return w.failRun(ctx, log, j, err)
 	}
 	if !place.Owns() { // or it is tidied up first
-		j.offers = func() (*pb.Takes, []tree.Message) { return w.offerSlot(run.Session, a.GetTask().GetParentId()) }
+		j.offerSlot = func() (*pb.Takes, []tree.Message) { return w.offerSlot(run.Session, a.GetTask().GetParentId()) }
 	}
 	claimed := run.Transcript // Do adds to it
 	outcome, err := run.Do(ctx)
@@ -206,18 +206,18 @@ func (w *Worker) newRun(ctx context.Context, a *assignment, j *journal, place *w
 	if err != nil {
 		return nil, err
 	}
-	sent, err := wire.MessagesFrom(a.messages)
+	sent, err := wire.MessagesFrom(a.sentMessages)
 	if err != nil {
 		return nil, err
 	}
-	messages := append(a.begins, sent...)
+	messages := append(a.heldMessages, sent...)
 	run := &loop.Run{
 		Session: session, Task: id, Agent: task.GetAgent(), Depth: int(task.GetDepth()),
 		System: def.Prompt, Reminder: joinReminders(def.Reminder, tools.note), Transcript: messages,
 		Provider: task.GetModelProvider(), ModelName: modelName(task, def.Definition),
 		Iterations: int(task.GetIterations()), MaxIterations: int(a.GetMaxIterations()), Spent: a.GetBudgetSpent(),
 		Compacts: a.GetTakesCompact(), CompactAt: def.CompactAt,
-		MaxPart: int(a.GetMaxPartBytes()), NoBackground: a.GetNoBackground(), TakesCommands: a.GetTakesCommands(), Release: j.line.releases(),
+		MaxPart: int(a.GetMaxPartBytes()), NoBackground: a.GetNoBackground(), TakesCommands: a.GetTakesCommands(), Release: j.conn.backgroundRequests(),
 		Authority: policy.Authority(a.GetAuthority()), Source: a.GetSource(),
 		Model: w.Model, Tools: tools.initial, Deferred: tools.deferred, Workspace: place.Workspace, Journal: j, Secrets: w.Secrets, Now: w.Now, Observe: w.Observe,
 		Leaves: place.Kept, TakesLeft: a.GetTakesLeft(),
