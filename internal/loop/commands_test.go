@@ -129,7 +129,7 @@ func saidAll(t *testing.T, c *core, wants ...string) {
 func TestCommandsGoToTheBackground(t *testing.T) {
 	t.Parallel()
 	release := make(chan int)
-	c, dir := shells(t, func(r *loop.Run) { r.Release = release },
+	c, dir := shells(t, func(r *loop.Run) { r.ToBackground = release },
 		bash("echo $$ > pid; exec sleep 1000", "server", false),
 		bash("echo $$ > refused; exec sleep 1000", "", false))
 	begun, refused := proctest.OpenLines(t, filepath.Join(dir, "pid")), proctest.OpenLines(t, filepath.Join(dir, "refused"))
@@ -181,7 +181,7 @@ func TestCommandsInTheBackgroundAreNotOver(t *testing.T) {
 	t.Parallel()
 	seen := &observer{}
 	release := make(chan int)
-	c, dir := shells(t, func(r *loop.Run) { r.Observe, r.Release = seen, release },
+	c, dir := shells(t, func(r *loop.Run) { r.Observer, r.ToBackground = seen, release },
 		bash("exec sleep 1000", "server", true), bash("echo $$ > pid; exec sleep 1000", "moved", false))
 	begun := proctest.OpenLines(t, filepath.Join(dir, "pid"))
 	go func() {
@@ -246,7 +246,7 @@ func TestCommandsGoOnBesideOthers(t *testing.T) {
 	t.Run("moved by a user", func(t *testing.T) {
 		t.Parallel()
 		release, heard := make(chan int), make(chan struct{})
-		c, dir := shells(t, func(r *loop.Run) { r.Release = release },
+		c, dir := shells(t, func(r *loop.Run) { r.ToBackground = release },
 			bash("echo $$ > pid; exec sleep 1000", "server", false), use("slow", map[string]any{}))
 		c.tools = append(c.tools, slow{heard})
 		c.heard = func(*tool.Command) { close(heard) }
@@ -305,7 +305,7 @@ func TestCommandsWithoutABackground(t *testing.T) {
 func TestCommandsFallWithTheAttempt(t *testing.T) {
 	t.Parallel()
 	release := make(chan int)
-	c, dir := shells(t, func(r *loop.Run) { r.Release = release }, bash("echo $$ > pid; exec sleep 1000", "", false))
+	c, dir := shells(t, func(r *loop.Run) { r.ToBackground = release }, bash("echo $$ > pid; exec sleep 1000", "", false))
 	const spawned = 3 // after the message and the start of the call
 	c.lose = func(i int) (bool, bool) { return i == spawned, false }
 	begun, pids := proctest.OpenLines(t, filepath.Join(dir, "pid")), make(chan string, 1)

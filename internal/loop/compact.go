@@ -26,41 +26,41 @@ const summaryHead = "What came before was summed up, since the conversation has 
 // long. A provider that gives no summary does not end the run; it goes on with what it
 // has. The error is of the journal.
 func (r *runner) compact(ctx context.Context) error {
-	if r.Spent != "" || transcript.Size(r.Transcript) < r.mostTokens() {
+	if r.BudgetSpent != "" || transcript.Size(r.Transcript) < r.compactThreshold() {
 		return nil
 	}
-	_, err := r.sumUp(ctx)
+	_, err := r.compactNow(ctx)
 	return err
 }
 
 // unsummed is added to a refusal that ends a run.
-const unsummed = "The conversation is longer than the model takes, and could not be summed up. " +
+const notCompacted = "The conversation is longer than the model takes, and could not be summed up. " +
 	"An agent with a smaller compact_at sums up before it comes to that; tasks that there are keep the one they began with."
 
 // refused decides what becomes of a run without an answer. A conversation that is longer than the
 // model takes is summed up, whatever was thought to be its window, and the run goes on. With all
 // of it summed up that is no help any more, so it ends.
-func (r *runner) refused(ctx context.Context, reason tree.Reason, why error) (Outcome, error) {
+func (r *runner) handleModelError(ctx context.Context, reason tree.Reason, why error) (Outcome, error) {
 	detail := why.Error()
 	if failed, known := errors.AsType[*model.Error](why); known && failed.Kind == model.ErrorTooLong {
-		done, err := r.sumUp(ctx)
+		done, err := r.compactNow(ctx)
 		switch {
 		case err != nil:
 			return Lost, err
 		case done:
 			return ongoing, nil
 		}
-		detail += "\n" + unsummed
+		detail += "\n" + notCompacted
 	}
-	return r.fail(ctx, reason, detail)
+	return r.endWithFailure(ctx, reason, detail)
 }
 
 // sumUp has the older part of the conversation summed up, if there is one. A summary is one
 // model call, and recorded like every other message: a crash repeats at most that call. The
 // error is of the journal.
-func (r *runner) sumUp(ctx context.Context) (done bool, _ error) {
+func (r *runner) compactNow(ctx context.Context) (done bool, _ error) {
 	older, upTo := transcript.Older(r.Transcript)
-	if !r.Compacts || r.noSummary || len(older) == 0 {
+	if !r.CanCompact || r.summaryFailed || len(older) == 0 {
 		return false, nil
 	}
 	r.Journal.Report("sums up the conversation so far")
@@ -69,7 +69,7 @@ func (r *runner) sumUp(ctx context.Context) (done bool, _ error) {
 		return false, ErrLost
 	}
 	if err != nil {
-		r.noSummary = true
+		r.summaryFailed = true
 		r.Logger.WarnContext(ctx, "summing up the conversation failed", "error", err)
 		return false, nil
 	}
@@ -80,14 +80,14 @@ func (r *runner) sumUp(ctx context.Context) (done bool, _ error) {
 	summary.Ordinal, summary.UpTo = reply.Ordinal, upTo
 	r.Transcript = transcript.Seen(append(r.Transcript, *summary))
 	if b := reply.Boundary; b != nil { // replicas of the release before give none
-		r.Spent, r.Short = b.Spent, b.Short
+		r.BudgetSpent, r.BudgetShort = b.BudgetSpent, b.BudgetShort
 	}
 	return true, nil
 }
 
 // mostTokens is how many tokens the conversation may have. If no model is named, it is the one
 // that has answered whose window counts.
-func (r *runner) mostTokens() int64 {
+func (r *runner) compactThreshold() int64 {
 	if r.CompactAt > 0 {
 		return int64(r.CompactAt)
 	}
@@ -100,11 +100,11 @@ func (r *runner) mostTokens() int64 {
 // to the model.
 func (r *runner) summarise(ctx context.Context, older []tree.Message) (*tree.Message, error) {
 	request := tree.Message{Role: tree.RoleUser, Blocks: []tree.Block{tree.Text{Text: compactProse}}}
-	r.sign()
+	r.keepAlive()
 	answer, err := r.Model.Generate(ctx, &model.Request{
 		Provider: r.Provider, Model: r.ModelName, System: r.System, Tools: r.specs, Messages: append(older[:len(older):len(older)], request),
 		Session: r.Session, Task: r.Task, Agent: r.Agent, Depth: r.Depth,
-	}, func(model.Delta) { r.sign() })
+	}, func(model.Delta) { r.keepAlive() })
 	if err != nil {
 		return nil, err
 	}
@@ -122,8 +122,8 @@ func (r *runner) summarise(ctx context.Context, older []tree.Message) (*tree.Mes
 		return nil, errors.New("the model's answer has no text")
 	}
 	text = summaryHead + text
-	if len(text) > r.MaxPart {
-		return nil, fmt.Errorf("the summary has %d bytes, the bound is %d", len(text), r.MaxPart)
+	if len(text) > r.MaxPartBytes {
+		return nil, fmt.Errorf("the summary has %d bytes, the bound is %d", len(text), r.MaxPartBytes)
 	}
 	return &tree.Message{
 		Role: tree.RoleUser, Blocks: []tree.Block{tree.Text{Text: text}},

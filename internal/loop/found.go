@@ -10,13 +10,13 @@ import (
 
 // handOver lets the model call a tool from now on: it is told of those that the run
 // may use, and of none that are kept from runs on behalf of somebody outside.
-func (r *runner) handOver(t tool.Tool) {
+func (r *runner) enableTool(t tool.Tool) {
 	spec, guard := t.Spec(), tool.GuardOf(t)
 	switch {
 	case r.tools[spec.Name] != nil:
 		return
 	case guard.Internal && r.Source != "":
-		r.internal[spec.Name] = true
+		r.internalTools[spec.Name] = true
 		return
 	case !r.layers.Hides(spec.Name, guard.Access):
 		r.specs = append(r.specs, spec)
@@ -27,38 +27,38 @@ func (r *runner) handOver(t tool.Tool) {
 // handOverTools hands over the tools that the model has from the start, and then the
 // deferred ones that it has found. Which these are follows from the transcript as the
 // model sees it, so a run that goes on elsewhere has the same, in the same order.
-func (r *runner) handOverTools() {
-	if r.specs != nil && len(r.Deferred) == 0 {
+func (r *runner) enableTools() {
+	if r.specs != nil && len(r.DeferredTools) == 0 {
 		return
 	}
-	r.tools, r.specs, r.internal = make(map[string]tool.Tool, len(r.Tools)), make([]model.ToolSpec, 0, len(r.Tools)), map[string]bool{}
+	r.tools, r.specs, r.internalTools = make(map[string]tool.Tool, len(r.Tools)), make([]model.ToolSpec, 0, len(r.Tools)), map[string]bool{}
 	for _, t := range r.Tools {
-		r.handOver(t)
+		r.enableTool(t)
 	}
-	if len(r.Deferred) == 0 {
+	if len(r.DeferredTools) == 0 {
 		return // there was nothing to find
 	}
-	found := r.found()
-	last := newest(found, mostTools-len(r.specs))
+	found := r.foundTools()
+	last := newestNames(found, maxTools-len(r.specs))
 	for _, t := range found {
 		if last[t.Spec().Name] {
-			r.handOver(t)
+			r.enableTool(t)
 		}
 	}
 }
 
 // mostTools is how many tools a run has at most: OpenAI refuses requests with more.
-const mostTools = 128
+const maxTools = 128
 
 // found gives the tools that the model has found, oldest first, each as often as it was found.
-func (r *runner) found() (found []tool.Tool) {
-	for p := range r.past {
+func (r *runner) foundTools() (found []tool.Tool) {
+	for p := range r.pastCalls {
 		finder, ok := r.tools[p.Tool].(tool.Finder)
 		if !ok || p.IsError {
 			continue
 		}
 		for _, name := range finder.Found(p.Text) {
-			if t, ok := tool.Lookup(r.Deferred, name); ok {
+			if t, ok := tool.Lookup(r.DeferredTools, name); ok {
 				found = append(found, t)
 			}
 		}
@@ -67,7 +67,7 @@ func (r *runner) found() (found []tool.Tool) {
 }
 
 // newest gives the names of those that come last, at most so many.
-func newest(found []tool.Tool, most int) map[string]bool {
+func newestNames(found []tool.Tool, most int) map[string]bool {
 	last := map[string]bool{}
 	for _, t := range slices.Backward(found) {
 		if len(last) >= most {
@@ -81,7 +81,7 @@ func newest(found []tool.Tool, most int) map[string]bool {
 // past gives the calls of earlier messages with their results, as the model sees
 // them, oldest first. Tools may go through it at the same time: the transcript does
 // not change while one runs.
-func (r *runner) past(yield func(tool.Past) bool) {
+func (r *runner) pastCalls(yield func(tool.Past) bool) {
 	for i := 1; i < len(r.Transcript); i++ {
 		if r.Transcript[i].Role != tree.RoleTool {
 			continue
@@ -102,5 +102,5 @@ func (r *runner) past(yield func(tool.Past) bool) {
 
 // isDeferred reports whether there is a tool that has not been handed over.
 func (r *runner) isDeferred(name string) bool {
-	return slices.ContainsFunc(r.Deferred, func(t tool.Tool) bool { return t.Spec().Name == name })
+	return slices.ContainsFunc(r.DeferredTools, func(t tool.Tool) bool { return t.Spec().Name == name })
 }

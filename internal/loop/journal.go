@@ -77,9 +77,9 @@ type Boundary struct {
 	// Source is who outside the run is on behalf of; empty: nobody, or nobody new.
 	Source string
 	// Spent says how the session's budget is spent; empty if it is not.
-	Spent string
+	BudgetSpent string
 	// Short says that the budget has nothing left for a call beside those under way.
-	Short bool
+	BudgetShort bool
 }
 
 // Child is the child that a call asks for.
@@ -97,15 +97,15 @@ type Child struct {
 	MaxIterations int
 	Timeout       time.Duration
 	Join          tree.Join
-	JoinFor       time.Duration
+	JoinTimeout   time.Duration
 
 	Command *tool.Command // the child is a command; of the above only Block and Description count
 }
 
 // Ending is how a run ends.
 type Ending struct {
-	Answer *tree.Message // nil: it failed
-	Reason tree.Reason
-	Detail string // ends with what is left, if that is anything
-	Left   string // what the run leaves behind; an answer that ends it gets that as its last line
+	Answer    *tree.Message // nil: it failed
+	Reason    tree.Reason
+	Detail    string // ends with what is left, if that is anything
+	Leftovers string // what the run leaves behind; an answer that ends it gets that as its last line
 }

@@ -250,7 +250,7 @@ func aRun(t *testing.T, m model.Model, tools []tool.Tool) *loop.Run {
 	claimed := c.must(tree.Claim{Task: root, Token: token, Worker: "w"}).(*tree.Claimed).Task
 	return &loop.Run{
 		Session: claimed.Session, Task: root, Agent: "root", Transcript: c.transcript(root), MaxIterations: 10,
-		MaxPart: 1 << 20, Model: m, Tools: tools, Logger: slog.New(slog.DiscardHandler), Now: time.Now,
+		MaxPartBytes: 1 << 20, Model: m, Tools: tools, Logger: slog.New(slog.DiscardHandler), Now: time.Now,
 		Journal: &journal{core: c, from: tree.From{Task: root, Token: token, Attach: claimed.Attach}, seen: claimed.NextOrdinal - 1},
 	}
 }

@@ -3,9 +3,9 @@ package loop
 import "context"
 
 // leaves is what the run leaves behind, fit to be stored.
-func (r *runner) leaves(ctx context.Context) string {
-	if r.Leaves == nil {
+func (r *runner) leftovers(ctx context.Context) string {
+	if r.Leftovers == nil {
 		return ""
 	}
-	return valid(r.Leaves(ctx))
+	return validText(r.Leftovers(ctx))
 }

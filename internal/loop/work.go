@@ -22,48 +22,48 @@ import (
 // What the orchestrator does on a call's behalf (children, waits) is asked for
 // at once, in the order of the calls and in one request; every other tool runs
 // at the same time as the rest, once the message is known to be recorded.
-func (r *runner) work(ctx context.Context, asked *tree.Message, open []tree.Call, appended Pending) (Outcome, error) {
-	w := &batch{runner: r, asked: asked, appended: appended, own: map[int]tree.ToolResult{}}
-	defer w.drop()
+func (r *runner) runCalls(ctx context.Context, asked *tree.Message, open []tree.Call, appended Pending) (Outcome, error) {
+	w := &batch{runner: r, message: asked, appended: appended, ownResults: map[int]tree.ToolResult{}}
+	defer w.dropCommands()
 	var tools []tree.Call
 	for _, c := range open {
 		switch use := asked.Blocks[c.Ref.Block].(tree.ToolUse); {
 		case c.State == tree.CallWaiting || c.State == tree.CallAsking:
 			w.waiting = true
 		case c.State == tree.CallStarted:
-			w.close(c.Ref.Block, tool.Done{IsError: true, Text: outcomeUnknown})
+			w.closeCall(c.Ref.Block, tool.Done{IsError: true, Text: outcomeUnknownText})
 		case w.judge(c, use):
 			tools = append(tools, c)
 		}
 	}
-	approved, err := w.answers(ctx)
+	approved, err := w.waitApprovals(ctx)
 	if err != nil {
 		return Lost, err
 	}
-	tools = w.delegated(ctx, append(tools, approved...))
+	tools = w.delegateCalls(ctx, append(tools, approved...))
 	w.spawn()
 	if len(tools) > 0 {
-		if err := w.recorded(ctx); err != nil {
+		if err := w.waitAppended(ctx); err != nil {
 			return Lost, err
 		}
-		if err := w.run(ctx, tools); err != nil {
+		if err := w.runTools(ctx, tools); err != nil {
 			return Lost, err
 		}
 	}
 	if w.waiting {
-		if err := w.hearLaunched(ctx); err != nil {
+		if err := w.waitLaunched(ctx); err != nil {
 			return Lost, err
 		}
 		w.sent = append(w.sent, r.Journal.Park())
 	}
-	if err := w.recorded(ctx); err != nil {
+	if err := w.waitAppended(ctx); err != nil {
 		return Lost, err
 	}
 	return w.settle(ctx)
 }
 
 // recorded waits until the message that has made the calls is known to be recorded.
-func (w *batch) recorded(ctx context.Context) error {
+func (w *batch) waitAppended(ctx context.Context) error {
 	if w.appended == nil {
 		return nil
 	}
@@ -71,32 +71,32 @@ func (w *batch) recorded(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	w.asked.Ordinal, w.appended = reply.Ordinal, nil
+	w.message.Ordinal, w.appended = reply.Ordinal, nil
 	return nil
 }
 
 // outcomeUnknown is what the model is told of a call that a crash cut off.
-const outcomeUnknown = "outcome unknown: the worker was lost while this call ran. " +
+const outcomeUnknownText = "outcome unknown: the worker was lost while this call ran. " +
 	"It may or may not have had its effect. Look before you repeat it."
 
 // batch is the calls of one assistant message being worked on.
 type batch struct {
 	*runner
-	asked    *tree.Message // the message
-	appended Pending       // its own request; nil: it is known to be recorded
-	children []Child
-	sent     []Pending               // requests whose answers are still to be looked at
-	own      map[int]tree.ToolResult // results that this attempt has reported
-	waiting  bool                    // some call waits for something outside
-	told     int                     // bytes of context that the children get
+	message     *tree.Message // the message
+	appended    Pending       // its own request; nil: it is known to be recorded
+	children    []Child
+	sent        []Pending               // requests whose answers are still to be looked at
+	ownResults  map[int]tree.ToolResult // results that this attempt has reported
+	waiting     bool                    // some call waits for something outside
+	contextSize int                     // bytes of context that the children get
 
 	questions []question
-	commands  []*tool.Command // that were given away, or are to be dropped
-	launched  []*once         // those of sent that gave them away and have not been waited for
+	commands  []*tool.Command  // that were given away, or are to be dropped
+	launched  []*cachedPending // those of sent that gave them away and have not been waited for
 }
 
 // effect says what kind of tool a name stands for.
-func (r *runner) effect(name string) tool.Effect {
+func (r *runner) toolEffect(name string) tool.Effect {
 	if t := r.tools[name]; t != nil {
 		return t.Effect()
 	}
@@ -105,11 +105,11 @@ func (r *runner) effect(name string) tool.Effect {
 
 // delegated asks the orchestrator for what calls need that it sees to, in the order
 // of the calls, and gives the other calls.
-func (w *batch) delegated(ctx context.Context, calls []tree.Call) (own []tree.Call) {
+func (w *batch) delegateCalls(ctx context.Context, calls []tree.Call) (own []tree.Call) {
 	slices.SortFunc(calls, func(a, b tree.Call) int { return a.Ref.Block - b.Ref.Block })
 	for _, c := range calls {
-		use := w.asked.Blocks[c.Ref.Block].(tree.ToolUse)
-		if w.effect(use.Name) == tool.EffectDelegated {
+		use := w.message.Blocks[c.Ref.Block].(tree.ToolUse)
+		if w.toolEffect(use.Name) == tool.EffectDelegated {
 			w.delegate(ctx, c.Ref.Block, use)
 			continue
 		}
@@ -120,12 +120,12 @@ func (w *batch) delegated(ctx context.Context, calls []tree.Call) (own []tree.Ca
 
 // delegate asks the orchestrator for what a call needs.
 func (w *batch) delegate(ctx context.Context, block int, use tree.ToolUse) {
-	switch o := w.call(ctx, use, tool.Call{}).(type) {
+	switch o := w.callTool(ctx, use, tool.Call{}).(type) {
 	case tool.Done:
-		w.close(block, o)
+		w.closeCall(block, o)
 	case tool.Wait:
 		if o.Stop {
-			w.stop(block, o.Task)
+			w.stopTask(block, o.Task)
 			return
 		}
 		w.waiting = true
@@ -136,23 +136,23 @@ func (w *batch) delegate(ctx context.Context, block int, use tree.ToolUse) {
 		w.children = append(w.children, Child{
 			Block: block, Agent: o.Agent, Description: w.clean(o.Description), Prompt: w.clean(o.Prompt),
 			Model: o.Model, Resume: o.Resume, Background: background, Fork: o.Fork,
-			Context: w.context(o.Context), MaxIterations: o.MaxIterations, Timeout: o.Timeout,
-			Join: o.Join, JoinFor: o.JoinFor,
+			Context: w.childContext(o.Context), MaxIterations: o.MaxIterations, Timeout: o.Timeout,
+			Join: o.Join, JoinTimeout: o.JoinFor,
 		})
 	}
 }
 
 // contextBytes bounds the context that the children of one message get, since they
 // are asked for in one request.
-const contextBytes = 4 << 20
+const maxContextBytes = 4 << 20
 
 // context makes what a child is told beside its prompt fit to be stored.
-func (w *batch) context(parts []string) []string {
+func (w *batch) childContext(parts []string) []string {
 	var out []string
 	for _, text := range parts {
-		text = excerpt.Ends(w.clean(text), w.MaxPart)
-		if w.told += len(text); w.told > contextBytes {
-			text = fmt.Sprintf("[cut: %d bytes of context are left out, the agents of one message get %d in all]", len(text), contextBytes)
+		text = excerpt.Ends(w.clean(text), w.MaxPartBytes)
+		if w.contextSize += len(text); w.contextSize > maxContextBytes {
+			text = fmt.Sprintf("[cut: %d bytes of context are left out, the agents of one message get %d in all]", len(text), maxContextBytes)
 		}
 		out = append(out, text)
 	}
@@ -167,7 +167,7 @@ func (w *batch) spawn() {
 
 // run runs the tools of calls at the same time and records each result as it comes.
 // When it is asked to, it lets those go on in the background that can.
-func (w *batch) run(ctx context.Context, calls []tree.Call) error {
+func (w *batch) runTools(ctx context.Context, calls []tree.Call) error {
 	type result struct {
 		block   int
 		outcome tool.Outcome
@@ -175,32 +175,32 @@ func (w *batch) run(ctx context.Context, calls []tree.Call) error {
 	}
 	results, background := make(chan result, len(calls)), make(chan struct{})
 	for _, c := range calls {
-		use := w.asked.Blocks[c.Ref.Block].(tree.ToolUse)
-		w.report(use)
+		use := w.message.Blocks[c.Ref.Block].(tree.ToolUse)
+		w.reportActivity(use)
 		go func() {
-			outcome, err := w.perform(ctx, tree.CallRef{Message: w.asked.Ordinal, Block: c.Ref.Block}, use, background)
+			outcome, err := w.runTool(ctx, tree.CallRef{Message: w.message.Ordinal, Block: c.Ref.Block}, use, background)
 			results <- result{c.Ref.Block, outcome, err}
 		}()
 	}
 	var failed error
-	let := false
+	released := false
 	for left := len(calls); left > 0; {
 		select {
 		case res := <-results:
 			left--
-			w.sign()
+			w.keepAlive()
 			if res.err != nil {
 				failed = res.err
 			}
-			w.take(res.block, res.outcome, failed == nil && ctx.Err() == nil)
+			w.recordOutcome(res.block, res.outcome, failed == nil && ctx.Err() == nil)
 			// A command goes on once it is known to be a task, and calls that still run may wait
 			// for what it does. Of those that come together all are asked for first.
 			if failed == nil && left > 0 && len(results) == 0 {
-				failed = w.hearLaunched(ctx)
+				failed = w.waitLaunched(ctx)
 			}
-		case ordinal := <-w.Release:
-			if ordinal == w.asked.Ordinal && !let {
-				let = true
+		case ordinal := <-w.ToBackground:
+			if ordinal == w.message.Ordinal && !released {
+				released = true
 				close(background)
 			}
 		}
@@ -212,37 +212,37 @@ func (w *batch) run(ctx context.Context, calls []tree.Call) error {
 }
 
 // take records what came of a call, unless the attempt is over.
-func (w *batch) take(block int, outcome tool.Outcome, goesOn bool) {
+func (w *batch) recordOutcome(block int, outcome tool.Outcome, goesOn bool) {
 	switch o := outcome.(type) {
 	case tool.Done:
 		if goesOn {
-			w.close(block, o)
+			w.closeCall(block, o)
 		}
 	case tool.Spawn:
-		w.launch(block, o, goesOn)
+		w.spawnCommand(block, o, goesOn)
 	}
 }
 
 // perform runs one tool; the start of one that may not run twice is recorded first.
-func (w *batch) perform(ctx context.Context, ref tree.CallRef, use tree.ToolUse, background <-chan struct{}) (tool.Outcome, error) {
-	if w.effect(use.Name) != tool.EffectNone {
+func (w *batch) runTool(ctx context.Context, ref tree.CallRef, use tree.ToolUse, background <-chan struct{}) (tool.Outcome, error) {
+	if w.toolEffect(use.Name) != tool.EffectNone {
 		if _, err := w.Journal.StartCall(ref.Block).Wait(ctx); err != nil {
 			return nil, err
 		}
 	}
 	label := fmt.Sprintf("%s-%d-%d", w.Task, ref.Message, ref.Block)
 	done := func(string, bool) {}
-	if w.Observe != nil {
-		ctx, done = w.Observe.Tool(ctx, label, use)
+	if w.Observer != nil {
+		ctx, done = w.Observer.Tool(ctx, label, use)
 	}
-	outcome := w.call(ctx, use, tool.Call{
+	outcome := w.callTool(ctx, use, tool.Call{
 		Label: label, Background: background, NoBackground: w.NoBackground,
 	})
 	switch o := outcome.(type) {
 	case tool.Done:
 		done(o.Text, o.IsError)
 		if w.Workspace != nil {
-			o.Text = w.Workspace.Excerpt(use.Name, w.clean(o.Text), w.MaxPart)
+			o.Text = w.Workspace.Excerpt(use.Name, w.clean(o.Text), w.MaxPartBytes)
 		}
 		return o, nil
 	case tool.Spawn:
@@ -259,7 +259,7 @@ func (w *batch) perform(ctx context.Context, ref tree.CallRef, use tree.ToolUse,
 }
 
 // call calls a tool; whatever goes wrong is a result that the model can read.
-func (w *batch) call(ctx context.Context, use tree.ToolUse, c tool.Call) (outcome tool.Outcome) {
+func (w *batch) callTool(ctx context.Context, use tree.ToolUse, c tool.Call) (outcome tool.Outcome) {
 	t := w.tools[use.Name]
 	if t == nil && w.isDeferred(use.Name) {
 		return tool.Done{IsError: true, Text: fmt.Sprintf("the tool %q has to be found before it can be called", use.Name)}
@@ -273,7 +273,7 @@ func (w *batch) call(ctx context.Context, use tree.ToolUse, c tool.Call) (outcom
 			outcome = tool.Done{IsError: true, Text: fmt.Sprintf("the tool %s failed inside", use.Name)}
 		}
 	}()
-	c.Input, c.Workspace, c.Past, c.Permissions = use.Input, w.Workspace, w.past, w.layers
+	c.Input, c.Workspace, c.Past, c.Permissions = use.Input, w.Workspace, w.pastCalls, w.layers
 	return t.Call(ctx, c)
 }
 
@@ -286,20 +286,20 @@ func (w *batch) toolNames() string {
 }
 
 // close records the result of a call.
-func (w *batch) close(block int, done tool.Done) {
-	w.sent = append(w.sent, w.Journal.CloseCall(w.result(block, done)))
+func (w *batch) closeCall(block int, done tool.Done) {
+	w.sent = append(w.sent, w.Journal.CloseCall(w.toolResult(block, done)))
 }
 
 // deny records that the permissions deny a call, with what it is about and why.
-func (w *batch) deny(block int, argument, why string) {
-	r := w.result(block, refusedAs(tree.ErrDenied, why))
+func (w *batch) denyCall(block int, argument, why string) {
+	r := w.toolResult(block, refusalResult(tree.ErrDenied, why))
 	w.sent = append(w.sent, w.Journal.DenyCall(r, w.clean(argument), w.clean(why)))
 }
 
 // result is the result of a call, as this attempt has it from now on.
-func (w *batch) result(block int, done tool.Done) tree.ToolResult {
-	r := tree.ToolResult{Block: block, Text: excerpt.Ends(w.clean(done.Text), w.MaxPart), IsError: done.IsError}
-	w.own[block] = r
+func (w *batch) toolResult(block int, done tool.Done) tree.ToolResult {
+	r := tree.ToolResult{Block: block, Text: excerpt.Ends(w.clean(done.Text), w.MaxPartBytes), IsError: done.IsError}
+	w.ownResults[block] = r
 	return r
 }
 
@@ -318,48 +318,48 @@ func (w *batch) settle(ctx context.Context) (Outcome, error) {
 		case reply.Boundary != nil:
 			boundary.News = append(boundary.News, reply.Boundary.News...)
 			boundary.Source = cmp.Or(reply.Boundary.Source, boundary.Source) // replicas of the release before say it with news only
-			boundary.Spent, boundary.Short = reply.Boundary.Spent, reply.Boundary.Short
+			boundary.BudgetSpent, boundary.BudgetShort = reply.Boundary.BudgetSpent, reply.Boundary.BudgetShort
 		}
 	}
 	if boundary == nil {
-		return Lost, fmt.Errorf("no call of message %d is left to do, but the run is not at a boundary", w.asked.Ordinal)
+		return Lost, fmt.Errorf("no call of message %d is left to do, but the run is not at a boundary", w.message.Ordinal)
 	}
-	if last := len(w.Transcript); last == 0 || w.Transcript[last-1].Ordinal != w.asked.Ordinal {
-		w.Transcript = append(w.Transcript, *w.asked)
+	if last := len(w.Transcript); last == 0 || w.Transcript[last-1].Ordinal != w.message.Ordinal {
+		w.Transcript = append(w.Transcript, *w.message)
 	}
-	w.Transcript = append(w.Transcript, w.results(boundary))
-	return ongoing, w.goOn(boundary)
+	w.Transcript = append(w.Transcript, w.toolMessage(boundary))
+	return ongoing, w.applyBoundary(boundary)
 }
 
 // results puts the tool message together, one block a call in the order of the calls.
-func (w *batch) results(b *Boundary) tree.Message {
+func (w *batch) toolMessage(b *Boundary) tree.Message {
 	for _, r := range b.Results {
-		w.own[r.Block] = r
+		w.ownResults[r.Block] = r
 	}
 	return tree.Message{
-		ID: b.ID, Ordinal: b.Ordinal, Role: tree.RoleTool, Blocks: transcript.Results(w.asked, w.own),
+		ID: b.ID, Ordinal: b.Ordinal, Role: tree.RoleTool, Blocks: transcript.Results(w.message, w.ownResults),
 	}
 }
 
 // reportEvery is how often a run says what it is doing, at most.
-const reportEvery = time.Second
+const reportInterval = time.Second
 
 // report says what the run is doing, unless it has just done so.
-func (r *runner) report(use tree.ToolUse) {
-	if now := r.Now(); now.Sub(r.reported) >= reportEvery {
-		r.reported, r.signed = now, now
+func (r *runner) reportActivity(use tree.ToolUse) {
+	if now := r.Now(); now.Sub(r.lastReport) >= reportInterval {
+		r.lastReport, r.lastKeepAlive = now, now
 		r.Journal.Report(r.clean(tree.Activity(use)))
 	}
 }
 
 // signEvery is how often a run says that it goes on, as long as something is heard of what it
 // does.
-const signEvery = 15 * time.Second
+const keepAliveInterval = 15 * time.Second
 
 // sign says that the run goes on, unless it has lately said so.
-func (r *runner) sign() {
-	if now := r.Now(); now.Sub(r.signed) >= signEvery {
-		r.signed = now
+func (r *runner) keepAlive() {
+	if now := r.Now(); now.Sub(r.lastKeepAlive) >= keepAliveInterval {
+		r.lastKeepAlive = now
 		r.Journal.Report("")
 	}
 }

@@ -24,7 +24,7 @@ func (w *Worker) addHooks(run *loop.Run, a *assignment, definition []hook.Spec) 
 	if bound == nil {
 		return
 	}
-	run.Hooks, run.HooksDue, run.WentOn = bound, state.GetStart(), int(state.GetWentOn())
+	run.Hooks, run.StartHooksDue, run.HookContinuations = bound, state.GetStart(), int(state.GetWentOn())
 }
 
 // promptOf gives what a run was asked to do: the first that it was told.

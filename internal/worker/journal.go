@@ -59,7 +59,7 @@ func (r *request) Wait(ctx context.Context) (loop.Reply, error) {
 }
 
 func boundaryFrom(b *pb.Boundary) (*loop.Boundary, error) {
-	out := &loop.Boundary{Source: b.GetSource(), Spent: b.GetBudgetSpent(), Short: b.GetBudgetShort()}
+	out := &loop.Boundary{Source: b.GetSource(), BudgetSpent: b.GetBudgetSpent(), BudgetShort: b.GetBudgetShort()}
 	if b.GetResults() != nil {
 		m, err := wire.MessageFrom(b.GetResults())
 		if err != nil {
@@ -117,8 +117,8 @@ func (j *journal) Spawn(children []loop.Child) loop.Pending {
 		if c.Timeout > 0 {
 			child.Timeout = durationpb.New(c.Timeout)
 		}
-		if c.JoinFor > 0 {
-			child.JoinTimeout = durationpb.New(c.JoinFor)
+		if c.JoinTimeout > 0 {
+			child.JoinTimeout = durationpb.New(c.JoinTimeout)
 		}
 		if !c.Resume.IsZero() {
 			child.ResumeTaskId = c.Resume.String()
@@ -167,7 +167,7 @@ func (j *journal) Park() loop.Pending {
 
 // End ends the run.
 func (j *journal) End(e loop.Ending) loop.Pending {
-	end := &pb.End{Left: e.Left}
+	end := &pb.End{Left: e.Leftovers}
 	if e.Answer != nil {
 		end.Outcome = &pb.End_Answer{Answer: wire.Message(e.Answer)}
 	} else {

@@ -215,19 +215,19 @@ func (w *Worker) newRun(ctx context.Context, a *assignment, j *journal, place *w
 		Session: session, Task: id, Agent: task.GetAgent(), Depth: int(task.GetDepth()),
 		System: def.Prompt, Reminder: joinReminders(def.Reminder, tools.note), Transcript: messages,
 		Provider: task.GetModelProvider(), ModelName: modelName(task, def.Definition),
-		Iterations: int(task.GetIterations()), MaxIterations: int(a.GetMaxIterations()), Spent: a.GetBudgetSpent(),
-		Compacts: a.GetTakesCompact(), CompactAt: def.CompactAt,
-		MaxPart: int(a.GetMaxPartBytes()), NoBackground: a.GetNoBackground(), TakesCommands: a.GetTakesCommands(), Release: j.conn.backgroundRequests(),
+		Iterations: int(task.GetIterations()), MaxIterations: int(a.GetMaxIterations()), BudgetSpent: a.GetBudgetSpent(),
+		CanCompact: a.GetTakesCompact(), CompactAt: def.CompactAt,
+		MaxPartBytes: int(a.GetMaxPartBytes()), NoBackground: a.GetNoBackground(), TakesCommands: a.GetTakesCommands(), ToBackground: j.conn.backgroundRequests(),
 		Authority: policy.Authority(a.GetAuthority()), Source: a.GetSource(),
-		Model: w.Model, Tools: tools.initial, Deferred: tools.deferred, Workspace: place.Workspace, Journal: j, Secrets: w.Secrets, Now: w.Now, Observe: w.Observe,
-		Leaves: place.Kept, TakesLeft: a.GetTakesLeft(),
+		Model: w.Model, Tools: tools.initial, DeferredTools: tools.deferred, Workspace: place.Workspace, Journal: j, Secrets: w.Secrets, Now: w.Now, Observer: w.Observe,
+		Leftovers: place.Kept, TakesLeftovers: a.GetTakesLeft(),
 		Logger: lazyLogger(w.Logger, func() []any {
 			return []any{"session_id", session, "task_id", id, "run", task.GetRun(), "epoch", task.GetEpoch()}
 		}),
 	}
 	w.addHooks(run, a, def.Hooks)
 	for _, c := range a.GetOpenCalls() {
-		run.Open = append(run.Open, tree.Call{
+		run.OpenCalls = append(run.OpenCalls, tree.Call{
 			Ref: tree.CallRef{Block: int(c.GetBlock())}, State: tree.CallState(c.GetState()),
 		})
 	}
