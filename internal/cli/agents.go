@@ -130,11 +130,11 @@ func (g *putAgentCommand) Run(ctx context.Context, a *app) error {
 // warnOfTools tells of tools that come neither with Coppice nor, as their names say, from MCP
 // servers. That is all that can be known here: workers may be of another release.
 func (a *app) warnOfTools(agent *pb.Agent) {
-	if names := tool.Unknown(agent.GetTools()); len(names) > 0 {
+	if names := tool.UnknownEntries(agent.GetTools()); len(names) > 0 {
 		a.complain(fmt.Sprintf("warning: tools of %s that do not come with Coppice: %s; its runs fail on workers without them",
 			agent.GetName(), strings.Join(names, ", ")))
 	}
-	if names := tool.Unknown(append(slices.Clone(agent.GetDisallowedTools()), agent.GetDeferredTools()...)); len(names) > 0 {
+	if names := tool.UnknownEntries(append(slices.Clone(agent.GetDisallowedTools()), agent.GetDeferredTools()...)); len(names) > 0 {
 		a.complain(fmt.Sprintf("warning: disallowed_tools and deferred_tools of %s name what does not come with Coppice: %s",
 			agent.GetName(), strings.Join(names, ", ")))
 	}

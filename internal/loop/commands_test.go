@@ -150,7 +150,7 @@ func TestCommandsGoToTheBackground(t *testing.T) {
 	}
 	stopped, stop := context.WithCancel(t.Context())
 	stop()
-	end := c.launched[0].Carry(stopped, func(string) {})
+	end := c.launched[0].Run(stopped, func(string) {})
 	if end.Reason != tree.ReasonInterrupted {
 		t.Errorf("it ended as %+v", end)
 	}
@@ -192,7 +192,7 @@ func TestCommandsInTheBackgroundAreNotOver(t *testing.T) {
 	stopped, stop := context.WithCancel(t.Context())
 	stop()
 	for _, command := range c.launched {
-		command.Carry(stopped, func(string) {})
+		command.Run(stopped, func(string) {})
 	}
 	if len(c.launched) != 2 || !slices.Equal(seen.over, []string{"moved"}) {
 		t.Errorf("%d commands go on, and over are the calls %q", len(c.launched), seen.over)
@@ -218,7 +218,7 @@ func TestCommandsBesideAChild(t *testing.T) {
 	}
 	stopped, stop := context.WithCancel(t.Context())
 	stop()
-	c.launched[0].Carry(stopped, func(string) {})
+	c.launched[0].Run(stopped, func(string) {})
 }
 
 // TestCommandsGoOnBesideOthers: a command is a task at once, whatever the other calls of
@@ -236,7 +236,7 @@ func TestCommandsGoOnBesideOthers(t *testing.T) {
 		running, stop := context.WithCancel(t.Context())
 		var carried sync.WaitGroup
 		c.heard = func(command *tool.Command) {
-			carried.Go(func() { command.Carry(running, func(string) {}) })
+			carried.Go(func() { command.Run(running, func(string) {}) })
 		}
 		c.play(t.Context())
 		saidAll(t, c, "root/server: running", "result 2 served", "root: completed")
@@ -260,7 +260,7 @@ func TestCommandsGoOnBesideOthers(t *testing.T) {
 		stopped, stop := context.WithCancel(t.Context())
 		stop()
 		for _, command := range c.launched {
-			command.Carry(stopped, func(string) {})
+			command.Run(stopped, func(string) {})
 		}
 	})
 }

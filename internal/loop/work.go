@@ -137,7 +137,7 @@ func (w *batch) delegate(ctx context.Context, block int, use tree.ToolUse) {
 			Block: block, Agent: o.Agent, Description: w.clean(o.Description), Prompt: w.clean(o.Prompt),
 			Model: o.Model, Resume: o.Resume, Background: background, Fork: o.Fork,
 			Context: w.childContext(o.Context), MaxIterations: o.MaxIterations, Timeout: o.Timeout,
-			Join: o.Join, JoinTimeout: o.JoinFor,
+			Join: o.Join, JoinTimeout: o.JoinTimeout,
 		})
 	}
 }

@@ -41,28 +41,28 @@ const (
 	maxBackgroundTimeout = 24 * time.Hour
 
 	// toldEvery is how often a command in the background tells what it prints, at most.
-	toldEvery = time.Second
+	progressInterval = time.Second
 	// maxTold bounds what it tells: the end of what it has printed, in bytes.
-	maxTold = 8 << 10
+	maxProgressBytes = 8 << 10
 	// statusRoom is kept free in a result for how the command has ended.
-	statusRoom = 500
+	statusReserve = 500
 )
 
 // maxBackground is how many commands of one worker may run in the background at once.
-const maxBackground = 64
+const maxBackgroundCommands = 64
 
 type bashTool struct {
-	sandbox *sandbox.Sandbox
-	network bool
-	secrets *redact.Redactor // nil: none are known
-	room    chan struct{}    // holds one for each command in the background
+	sandbox         *sandbox.Sandbox
+	network         bool
+	secrets         *redact.Redactor // nil: none are known
+	backgroundSlots chan struct{}    // holds one for each command in the background
 }
 
 // NewBash gives the tool that runs command lines. What they print is kept without the
 // secrets; network says whether they may use
 // the network.
 func NewBash(confined *sandbox.Sandbox, network bool, secrets *redact.Redactor) Tool {
-	return bashTool{sandbox: confined, network: network, secrets: secrets, room: make(chan struct{}, maxBackground)}
+	return bashTool{sandbox: confined, network: network, secrets: secrets, backgroundSlots: make(chan struct{}, maxBackgroundCommands)}
 }
 
 func (bashTool) Spec() model.ToolSpec {
@@ -74,7 +74,7 @@ func (bashTool) Effect() Effect { return EffectLasting }
 
 // Guard: the argument is the command line. A command may do anything.
 func (bashTool) Guard() Guard {
-	return Guard{Access: policy.AccessOther, Kind: policy.KindCommand, Arguments: argument("command", maxCommand)}
+	return Guard{Access: policy.AccessOther, Kind: policy.KindCommand, Arguments: fieldArgument("command", maxCommand)}
 }
 
 func (t bashTool) Call(ctx context.Context, call Call) Outcome {
@@ -83,8 +83,8 @@ func (t bashTool) Call(ctx context.Context, call Call) Outcome {
 		return failed(err)
 	}
 	if background {
-		if !cmd.findRoom() {
-			return failed(fmt.Errorf("%d commands run in the background already: end one with kill_task, or wait", maxBackground))
+		if !cmd.acquireSlot() {
+			return failed(fmt.Errorf("%d commands run in the background already: end one with kill_task, or wait", maxBackgroundCommands))
 		}
 		return cmd.spawn()
 	}
@@ -101,7 +101,7 @@ func (t bashTool) Call(ctx context.Context, call Call) Outcome {
 		case <-ctx.Done():
 			cmd.kill(ctx.Err())
 		case <-move:
-			if !cmd.findRoom() {
+			if !cmd.acquireSlot() {
 				continue
 			}
 			cmd.Timeout, cmd.ByUser = backgroundTimeout, true
@@ -116,7 +116,7 @@ func (t bashTool) parse(call Call) (_ *Command, background bool, _ error) {
 	in := newInput(call.Input)
 	cmd := &Command{
 		Line: in.required("command", maxCommand), Description: in.optional("description", "", maxDescription),
-		Timeout: in.duration("timeout"), sandbox: t.sandbox, network: t.network, secrets: t.secrets, workspace: call.Workspace, room: t.room,
+		Timeout: in.duration("timeout"), sandbox: t.sandbox, network: t.network, secrets: t.secrets, workspace: call.Workspace, backgroundSlots: t.backgroundSlots,
 	}
 	background = in.flag("run_in_background", false)
 	if background && call.NoBackground {
@@ -127,17 +127,17 @@ func (t bashTool) parse(call Call) (_ *Command, background bool, _ error) {
 		most, otherwise = maxBackgroundTimeout, backgroundTimeout
 	}
 	if cmd.Timeout > most {
-		in.problem("timeout: at most %d milliseconds", most.Milliseconds())
+		in.addProblem("timeout: at most %d milliseconds", most.Milliseconds())
 	}
 	if cmd.Timeout == 0 {
 		cmd.Timeout = otherwise
 	}
-	if err := in.end(); err != nil {
+	if err := in.err(); err != nil {
 		return nil, false, err
 	}
 	if call.Workspace == nil {
 		return nil, false, errNoWorkspace
 	}
-	cmd.captureAs(call.Label)
+	cmd.setOutputFile(call.Label)
 	return cmd, background, nil
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // maxKept bounds the file that keeps the whole output of a command, in bytes.
-const maxKept = 32 << 20
+const maxCommandOutput = 32 << 20
 
 // capture takes what a command prints, however much that is: it holds the beginning
 // and the end, and keeps all of it in a file once that is more than it holds. It is
@@ -35,7 +35,7 @@ func (c *capture) Write(p []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.size+int64(len(p)) > int64(2*c.half) {
-		c.keep()
+		c.startFile()
 	}
 	c.spool(p)
 	c.size += int64(len(p))
@@ -51,7 +51,7 @@ func (c *capture) Write(p []byte) (int, error) {
 
 // keep makes the file, with what was printed so far, if there is none yet. The lock
 // is held, and nothing was left out so far.
-func (c *capture) keep() {
+func (c *capture) startFile() {
 	if c.file != nil || c.failed != nil || c.open == nil {
 		return
 	}
@@ -70,19 +70,19 @@ func (c *capture) spool(p []byte) {
 	if c.file == nil || c.failed != nil {
 		return
 	}
-	n, err := c.file.Write(p[:min(int64(len(p)), maxKept-c.kept)])
+	n, err := c.file.Write(p[:min(int64(len(p)), maxCommandOutput-c.kept)])
 	if c.kept += int64(n); err != nil {
 		c.failed = err
 	} else if n < len(p) {
-		c.failed = fmt.Errorf("only the first %d bytes are kept", maxKept)
+		c.failed = fmt.Errorf("only the first %d bytes are kept", maxCommandOutput)
 	}
 }
 
 // keepAll keeps everything in the file from now on, however little it is.
-func (c *capture) keepAll() {
+func (c *capture) keepInFile() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.keep()
+	c.startFile()
 }
 
 // close ends the file: nothing is printed any more.
@@ -95,7 +95,7 @@ func (c *capture) close() {
 }
 
 // printed is how much was printed, in bytes.
-func (c *capture) printed() int64 {
+func (c *capture) bytesPrinted() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.size
@@ -108,19 +108,19 @@ func (c *capture) text() string {
 	defer c.mu.Unlock()
 	limit := 2 * c.half
 	if c.size <= int64(limit) {
-		whole := clean(append(append([]byte{}, c.head...), c.tail...))
+		whole := validText(append(append([]byte{}, c.head...), c.tail...))
 		if len(whole) <= limit {
 			return whole
 		}
-		c.keep()
+		c.startFile()
 	}
-	head := excerpt.Head(clean(c.head), c.half)
-	tail := excerpt.Tail(clean(c.tail[max(0, len(c.tail)-c.half):]), c.half)
-	return fmt.Sprintf("%s\n[cut: %d bytes were printed, these are the first and the last; %s]\n%s", head, c.size, c.where(), tail)
+	head := excerpt.Head(validText(c.head), c.half)
+	tail := excerpt.Tail(validText(c.tail[max(0, len(c.tail)-c.half):]), c.half)
+	return fmt.Sprintf("%s\n[cut: %d bytes were printed, these are the first and the last; %s]\n%s", head, c.size, c.location(), tail)
 }
 
 // end gives the end of what was printed so far, made fit to be shown.
-func (c *capture) end(limit int) string {
+func (c *capture) tailText(limit int) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	last := c.tail
@@ -130,15 +130,15 @@ func (c *capture) end(limit int) string {
 	if c.size > int64(2*c.half) && len(c.tail) < limit {
 		last = c.tail // what lies between the head and the tail is not there
 	}
-	shown := excerpt.Tail(clean(last), limit)
+	shown := excerpt.Tail(validText(last), limit)
 	if c.size <= int64(limit) && len(shown) == len(last) {
 		return shown
 	}
-	return fmt.Sprintf("[cut: %d bytes were printed, these are the last; %s]\n%s", c.size, c.where(), shown)
+	return fmt.Sprintf("[cut: %d bytes were printed, these are the last; %s]\n%s", c.size, c.location(), shown)
 }
 
 // where says where the whole output is. The lock is held.
-func (c *capture) where() string {
+func (c *capture) location() string {
 	switch {
 	case c.file == nil:
 		return "the rest could not be kept"

@@ -27,19 +27,19 @@ type Command struct {
 	Output      string // the file of the workspace that has all that it prints
 	ByUser      bool   // it was begun in the foreground
 
-	sandbox   *sandbox.Sandbox
-	network   bool
-	secrets   *redact.Redactor
-	workspace *Workspace
-	output    *capture
-	room      chan struct{} // of the worker's commands in the background
-	roomy     bool          // this one has its place there
-	taken     bool          // somebody carries it
+	sandbox         *sandbox.Sandbox
+	network         bool
+	secrets         *redact.Redactor
+	workspace       *Workspace
+	output          *capture
+	backgroundSlots chan struct{} // of the worker's commands in the background
+	holdsSlot       bool          // this one has its place there
+	taken           bool          // somebody carries it
 
-	cancel context.CancelCauseFunc // nil: it has not been started
-	why    error                   // it was killed; nil: it was not
-	ended  chan struct{}
-	err    error // how it has ended
+	cancel    context.CancelCauseFunc // nil: it has not been started
+	killCause error                   // it was killed; nil: it was not
+	ended     chan struct{}
+	err       error // how it has ended
 }
 
 // CommandEnd is how a command has ended that was a task of its own.
@@ -55,10 +55,10 @@ var (
 )
 
 // captureAs has the output go to the file of a label, once it is too much to hold.
-func (c *Command) captureAs(label string) {
+func (c *Command) setOutputFile(label string) {
 	c.Output = outputFile(label)
 	c.output = &capture{
-		half: (maxOutput - statusRoom) / 2, name: c.Output,
+		half: (maxOutput - statusReserve) / 2, name: c.Output,
 		open: func() (io.WriteCloser, error) { return c.workspace.createOutput(c.Output) },
 	}
 }
@@ -69,9 +69,9 @@ func (c *Command) start() error {
 	var ctx context.Context
 	ctx, c.cancel = context.WithCancelCause(context.Background())
 	c.ended = make(chan struct{})
-	printed := &cleaner{to: c.output, secrets: c.secrets, stream: c.secrets.Stream()}
+	printed := &redactingWriter{to: c.output, secrets: c.secrets, stream: c.secrets.Stream()}
 	process, err := c.sandbox.Start(ctx, sandbox.Command{
-		Argv: []string{"bash", "-c", c.Line}, Dir: c.workspace.Resolved(), Writable: c.workspace.Beside(), Network: c.network,
+		Argv: []string{"bash", "-c", c.Line}, Dir: c.workspace.Resolved(), Writable: c.workspace.ExtraDirs(), Network: c.network,
 		Stdout: printed, Stderr: printed,
 	})
 	if err != nil {
@@ -87,25 +87,25 @@ func (c *Command) start() error {
 
 // kill ends the command with all that it has started, and waits until nothing is left.
 func (c *Command) kill(why error) {
-	c.why = why
+	c.killCause = why
 	c.cancel(why)
 	<-c.ended
 }
 
 // findRoom takes a place among the commands in the background, if there is one.
-func (c *Command) findRoom() bool {
+func (c *Command) acquireSlot() bool {
 	select {
-	case c.room <- struct{}{}:
-		c.roomy = true
+	case c.backgroundSlots <- struct{}{}:
+		c.holdsSlot = true
 	default:
 	}
-	return c.roomy
+	return c.holdsSlot
 }
 
-func (c *Command) leaveRoom() {
-	if c.roomy {
-		c.roomy = false
-		<-c.room
+func (c *Command) releaseSlot() {
+	if c.holdsSlot {
+		c.holdsSlot = false
+		<-c.backgroundSlots
 	}
 }
 
@@ -118,7 +118,7 @@ func (c *Command) spawn() Spawn {
 // workspace no more but as a directory, and all that it prints is in its file.
 func (c *Command) Take() {
 	c.taken = true
-	c.output.keepAll()
+	c.output.keepInFile()
 }
 
 // Drop ends a command that nobody has taken.
@@ -129,25 +129,25 @@ func (c *Command) Drop() {
 	if c.cancel != nil {
 		c.kill(errInterrupted)
 	}
-	c.leaveRoom()
+	c.releaseSlot()
 }
 
 // Carry runs a command that was taken to its end, or kills it when ctx ends. told gets the end of
 // what it has printed, at most once a second, whenever that has changed.
-func (c *Command) Carry(ctx context.Context, told func(output string)) CommandEnd {
-	defer c.leaveRoom()
+func (c *Command) Run(ctx context.Context, onOutput func(output string)) CommandEnd {
+	defer c.releaseSlot()
 	if c.cancel == nil {
 		if err := c.start(); err != nil {
 			return CommandEnd{Reason: tree.ReasonToolError, Detail: errorText(err)}
 		}
 	}
-	timeout, tick := time.NewTimer(c.Timeout), time.NewTicker(toldEvery)
+	timeout, tick := time.NewTimer(c.Timeout), time.NewTicker(progressInterval)
 	defer timeout.Stop()
 	defer tick.Stop()
 	for seen := int64(0); ; {
-		if printed := c.output.printed(); printed > seen {
+		if printed := c.output.bytesPrinted(); printed > seen {
 			seen = printed
-			told(c.output.end(maxTold))
+			onOutput(c.output.tailText(maxProgressBytes))
 		}
 		select {
 		case <-c.ended:
@@ -168,9 +168,9 @@ func (c *Command) end() CommandEnd {
 	end := CommandEnd{Output: c.output.text()}
 	switch {
 	case c.err == nil:
-	case errors.Is(c.why, errTimeout):
+	case errors.Is(c.killCause, errTimeout):
 		end.Reason, end.Detail = tree.ReasonTimeout, fmt.Sprintf("killed after %s", c.Timeout)
-	case errors.Is(c.why, errInterrupted):
+	case errors.Is(c.killCause, errInterrupted):
 		end.Reason, end.Detail = tree.ReasonInterrupted, "its worker has stopped"
 	default:
 		end.Reason, end.Detail = tree.ReasonToolError, c.status()
@@ -187,14 +187,14 @@ func (c *Command) result() Done {
 	switch {
 	case c.err == nil:
 		return Done{Text: text}
-	case errors.Is(c.why, errTimeout):
+	case errors.Is(c.killCause, errTimeout):
 		return Done{IsError: true, Text: fmt.Sprintf("%s\n[timeout: killed after %s, with all that it had started]", text, c.Timeout)}
 	}
 	return Done{IsError: true, Text: text + "\n[" + c.status() + "]"}
 }
 
 // bySignal is what is added to a signal's number in the exit code of what it has ended.
-const bySignal = 128
+const signalExitBase = 128
 
 // status says how a command has ended that has not ended well.
 func (c *Command) status() string {
@@ -203,7 +203,7 @@ func (c *Command) status() string {
 		return errorText(c.err)
 	}
 	code := exit.ExitCode()
-	if name := unix.SignalName(syscall.Signal(code - bySignal)); name != "" {
+	if name := unix.SignalName(syscall.Signal(code - signalExitBase)); name != "" {
 		return fmt.Sprintf("exit code %d, as after %s", code, name)
 	}
 	return fmt.Sprintf("exit code %d", code)

@@ -48,10 +48,10 @@ func (t docsTool) Call(_ context.Context, call Call) Outcome {
 	page := in.optional("page", "", maxError)
 	search := in.optional("search", "", maxError)
 	offset := in.number("offset", 1, 1, math.MaxInt32)
-	if err := in.end(); err != nil {
+	if err := in.err(); err != nil {
 		return failed(err)
 	}
-	names, err := t.names()
+	names, err := t.pageNames()
 	switch {
 	case err != nil:
 		return failed(err)
@@ -68,7 +68,7 @@ func (t docsTool) Call(_ context.Context, call Call) Outcome {
 }
 
 // names lists the pages.
-func (t docsTool) names() ([]string, error) {
+func (t docsTool) pageNames() ([]string, error) {
 	var names []string
 	err := fs.WalkDir(t.pages, ".", func(name string, d fs.DirEntry, err error) error {
 		if err == nil && !d.IsDir() {
@@ -84,7 +84,7 @@ func (t docsTool) list(names []string) (string, error) {
 	var out listing
 	for _, name := range names {
 		title := ""
-		err := t.each(name, func(_ int, line string) bool {
+		err := t.eachLine(name, func(_ int, line string) bool {
 			line = strings.Trim(line, "#/ ")
 			if line != "" && !strings.HasPrefix(line, "syntax") && !strings.HasPrefix(line, "import") &&
 				!strings.HasPrefix(line, "package") && !strings.HasPrefix(line, "option") {
@@ -99,13 +99,13 @@ func (t docsTool) list(names []string) (string, error) {
 			break
 		}
 	}
-	return out.or("No pages"), nil
+	return out.textOr("No pages"), nil
 }
 
 func (t docsTool) show(page string, offset int) (string, error) {
 	var out listing
 	last, cut := 0, false
-	err := t.each(page, func(number int, line string) bool {
+	err := t.eachLine(page, func(number int, line string) bool {
 		last = number
 		cut = number >= offset && !out.add(fmt.Sprintf("%6d\t%s", number, line))
 		return !cut
@@ -114,11 +114,11 @@ func (t docsTool) show(page string, offset int) (string, error) {
 	case err != nil:
 		return "", err
 	case cut:
-		out.cut("the page goes on; continue with offset %d", last)
+		out.noteCut("the page goes on; continue with offset %d", last)
 	case out.lines == 0:
 		return "", fmt.Errorf("offset: the page has only %d lines", last)
 	}
-	return out.or(""), nil
+	return out.textOr(""), nil
 }
 
 func (t docsTool) search(names []string, words string) (string, error) {
@@ -126,7 +126,7 @@ func (t docsTool) search(names []string, words string) (string, error) {
 	words = strings.ToLower(words)
 	full := false
 	for _, name := range names {
-		err := t.each(name, func(number int, line string) bool {
+		err := t.eachLine(name, func(number int, line string) bool {
 			if strings.Contains(strings.ToLower(line), words) {
 				full = full || !out.add(fmt.Sprintf("%s:%d: %s", name, number, line))
 			}
@@ -137,13 +137,13 @@ func (t docsTool) search(names []string, words string) (string, error) {
 		}
 	}
 	if full {
-		out.cut("there are more such lines; search for something rarer, or in one page")
+		out.noteCut("there are more such lines; search for something rarer, or in one page")
 	}
-	return out.or("No line contains that"), nil
+	return out.textOr("No line contains that"), nil
 }
 
 // each calls look with the lines of a page, until it says that it has seen enough.
-func (t docsTool) each(page string, look func(number int, line string) bool) error {
+func (t docsTool) eachLine(page string, look func(number int, line string) bool) error {
 	text, err := fs.ReadFile(t.pages, page)
 	if err != nil {
 		return err

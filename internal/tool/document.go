@@ -34,8 +34,8 @@ func readDocument(resp *http.Response, w *Workspace) (string, error) {
 	if err != nil {
 		kind = "application/octet-stream"
 	}
-	if !textual(kind) || bytes.IndexByte(data[:min(len(data), binaryHead)], 0) >= 0 && !strings.Contains(declared, "utf-16") {
-		return fmt.Sprintf("%s is of the type %s, which has no text that could be shown.", resp.Request.URL, shown(kind)), nil
+	if !isText(kind) || bytes.IndexByte(data[:min(len(data), binarySniffBytes)], 0) >= 0 && !strings.Contains(declared, "utf-16") {
+		return fmt.Sprintf("%s is of the type %s, which has no text that could be shown.", resp.Request.URL, displayPath(kind)), nil
 	}
 	decoded, err := decode(data, declared)
 	if err != nil {
@@ -55,11 +55,11 @@ func readDocument(resp *http.Response, w *Workspace) (string, error) {
 			cut = fmt.Sprintf("only the first %d bytes of the document's text are here", maxPage)
 		}
 	}
-	return fetched(w, resp.Request.URL.String(), title, text, cut), nil
+	return fetchResult(w, resp.Request.URL.String(), title, text, cut), nil
 }
 
 // textual reports whether a media type is one of text.
-func textual(kind string) bool {
+func isText(kind string) bool {
 	switch kind {
 	case "application/json", "application/xml", "application/javascript", "application/x-ndjson", "application/yaml",
 		"application/x-yaml", "application/toml", "application/x-sh", "application/sql":
@@ -84,13 +84,13 @@ func decode(data []byte, declared string) ([]byte, error) {
 
 // fetched is the result: where the text is from, and as much of it as fits. cut says what
 // there is of the document, if that is not all.
-func fetched(w *Workspace, from, title, text, cut string) string {
+func fetchResult(w *Workspace, from, title, text, cut string) string {
 	head := from + "\n"
 	if title != "" {
-		title = clean([]byte(title))
+		title = validText([]byte(title))
 		head += "Title: " + excerpt.Head(title, maxError) + "\n"
 	}
-	if text = strings.TrimSpace(clean([]byte(text))); text == "" {
+	if text = strings.TrimSpace(validText([]byte(text))); text == "" {
 		return head + "\nThe document has no text."
 	}
 	note := ""

@@ -32,13 +32,13 @@ const FindTool = "find_tools"
 const (
 	// MaxHandedOver is how many tools a run is handed from the start. If it has more,
 	// those that don't come with Coppice have to be looked for.
-	MaxHandedOver = 40
+	MaxInitialTools = 40
 	// findLimit is how many tools are found if the model does not say.
 	findLimit = 5
 	// maxFound is how many are found at most.
 	maxFound = 20
 	// minPart is how long a word has to be to count as a part of a name, in bytes.
-	minPart = 3
+	minPartialMatch = 3
 	// maxNamed is how many deferred tools the description names.
 	maxNamed = 200
 )
@@ -60,7 +60,7 @@ func Defer(tools []Tool, entries []string, finds bool) (first, deferred []Tool) 
 	own := Names()
 	for _, t := range tools {
 		name := t.Spec().Name
-		if named(entries, name) || len(tools) > MaxHandedOver && !slices.Contains(own, name) {
+		if matchesAny(entries, name) || len(tools) > MaxInitialTools && !slices.Contains(own, name) {
 			deferred = append(deferred, t)
 			continue
 		}
@@ -70,7 +70,7 @@ func Defer(tools []Tool, entries []string, finds bool) (first, deferred []Tool) 
 	case !finds:
 		return first, nil
 	case len(deferred) > 0:
-		first = append(first, newFind(deferred))
+		first = append(first, newFindTool(deferred))
 	}
 	return first, deferred
 }
@@ -80,7 +80,7 @@ type findTool struct {
 	deferred []model.ToolSpec
 }
 
-func newFind(deferred []Tool) Finder {
+func newFindTool(deferred []Tool) Finder {
 	t := findTool{}
 	var names []string
 	for _, d := range deferred {
@@ -100,7 +100,7 @@ func (t findTool) Spec() model.ToolSpec { return t.spec }
 func (findTool) Effect() Effect { return EffectNone }
 
 // found is the text of a result.
-type found struct {
+type findResult struct {
 	Tools []foundTool `json:"tools"`
 	Note  string      `json:"note,omitempty"`
 }
@@ -115,13 +115,13 @@ func (t findTool) Call(_ context.Context, call Call) Outcome {
 	in := newInput(call.Input)
 	query := in.required("query", maxError)
 	limit := in.number("limit", findLimit, 1, maxFound)
-	if err := in.end(); err != nil {
+	if err := in.err(); err != nil {
 		return failed(err)
 	}
-	out := found{Tools: []foundTool{}}
+	out := findResult{Tools: []foundTool{}}
 	size := 0
 	for _, spec := range t.matching(query, int(limit)) {
-		one := foundTool{spec.Name, clean([]byte(spec.Description)), spec.Schema}
+		one := foundTool{spec.Name, validText([]byte(spec.Description)), spec.Schema}
 		if size += len(one.Description) + len(one.Schema); size > maxOutput/2 {
 			// The model is told all of it with its next call.
 			one.Description, one.Schema = "", nil
@@ -151,7 +151,7 @@ func (t findTool) matching(query string, limit int) []model.ToolSpec {
 			switch {
 			case slices.Contains(name, word):
 				score += 4
-			case len(word) >= minPart && strings.Contains(strings.ToLower(spec.Name), word):
+			case len(word) >= minPartialMatch && strings.Contains(strings.ToLower(spec.Name), word):
 				score += 2
 			case slices.Contains(description, word):
 				score++
@@ -177,7 +177,7 @@ func wordsOf(text string) []string {
 }
 
 func (t findTool) Found(text string) []string {
-	var out found
+	var out findResult
 	if json.Unmarshal([]byte(text), &out) != nil {
 		return nil // cut on its way; the model has not seen it whole either
 	}

@@ -62,7 +62,7 @@ func parseGlob(raw json.RawMessage) (globInput, error) {
 		pattern: in.required("pattern", maxPattern),
 		path:    in.optional("path", ".", maxPath),
 	}
-	if err := in.end(); err != nil {
+	if err := in.err(); err != nil {
 		return globInput{}, err
 	}
 	return parsed, checkGlob("pattern", parsed.pattern)
@@ -123,7 +123,7 @@ func glob(ctx context.Context, w *Workspace, in globInput) (string, error) {
 	for name, err := range w.files(ctx, start) {
 		if err != nil {
 			skipped++
-		} else if doublestar.MatchUnvalidated(pattern, below(start, name)) && !out.add(shown(name)) {
+		} else if doublestar.MatchUnvalidated(pattern, below(start, name)) && !out.add(displayPath(name)) {
 			full = true
 			break
 		}
@@ -131,11 +131,11 @@ func glob(ctx context.Context, w *Workspace, in globInput) (string, error) {
 	if err := ctx.Err(); err != nil {
 		return "", err
 	}
-	out.skipped(skipped)
+	out.noteSkipped(skipped)
 	if full {
-		out.cut("the first %d files shown, there are more; use a narrower pattern or a path further down", out.lines)
+		out.noteCut("the first %d files shown, there are more; use a narrower pattern or a path further down", out.lines)
 	}
-	return out.or(noFiles), nil
+	return out.textOr(noFiles), nil
 }
 
 // globStart moves the fixed directories of the pattern to the place to start
@@ -149,7 +149,7 @@ func globStart(w *Workspace, in globInput) (start, pattern string, err error) {
 		return "", "", err
 	}
 	if !info.IsDir() {
-		return "", "", fmt.Errorf("%s: a file; path has to name a directory", shown(start))
+		return "", "", fmt.Errorf("%s: a file; path has to name a directory", displayPath(start))
 	}
 	base, pattern := splitGlob(start, in.pattern)
 	start, err = w.rel(base)

@@ -87,7 +87,7 @@ func parseGrep(raw json.RawMessage) (grepInput, error) {
 		head: int(in.number("head_limit", 0, 1, maxHead)),
 	}
 	ignoreCase := in.flag("case_insensitive", false)
-	err := in.end()
+	err := in.err()
 	if err == nil {
 		err = checkGlob("glob", parsed.glob)
 	}
@@ -127,17 +127,17 @@ func grep(ctx context.Context, w *Workspace, in grepInput) (string, error) {
 	}
 	s := &search{grepInput: in, workspace: w, lines: newLineReader(grepLine), out: listing{limit: in.head}}
 	if info.IsDir() {
-		s.tree(ctx, start)
-	} else if s.wants(path.Base(start)) {
-		err = s.file(ctx, start)
+		s.searchDir(ctx, start)
+	} else if s.matchesGlob(path.Base(start)) {
+		err = s.searchFile(ctx, start)
 	}
 	if err := errors.Join(err, ctx.Err()); err != nil {
 		return "", err
 	}
 	if s.full {
-		s.out.cut("the first %d lines of output shown, there are more; use a narrower pattern, path or glob, or another output_mode", s.out.lines)
+		s.out.noteCut("the first %d lines of output shown, there are more; use a narrower pattern, path or glob, or another output_mode", s.out.lines)
 	}
-	return s.out.or("No matches found"), nil
+	return s.out.textOr("No matches found"), nil
 }
 
 // search is one grep under way.
@@ -150,11 +150,11 @@ type search struct {
 }
 
 // tree searches the files below a directory that are text.
-func (s *search) tree(ctx context.Context, start string) {
+func (s *search) searchDir(ctx context.Context, start string) {
 	skipped := 0
 	for name, err := range s.workspace.files(ctx, start) {
-		if err == nil && s.wants(below(start, name)) {
-			err = s.file(ctx, name)
+		if err == nil && s.matchesGlob(below(start, name)) {
+			err = s.searchFile(ctx, name)
 		}
 		if err != nil && !errors.Is(err, errBinary) {
 			skipped++
@@ -163,12 +163,12 @@ func (s *search) tree(ctx context.Context, start string) {
 			break
 		}
 	}
-	s.out.skipped(skipped)
+	s.out.noteSkipped(skipped)
 }
 
 // wants reports whether the glob lets a path through. One without a slash is
 // about the name of the file alone.
-func (s *search) wants(name string) bool {
+func (s *search) matchesGlob(name string) bool {
 	if s.glob == "" {
 		return true
 	}
@@ -178,7 +178,7 @@ func (s *search) wants(name string) bool {
 	return doublestar.MatchUnvalidated(s.glob, name)
 }
 
-func (s *search) file(ctx context.Context, name string) (err error) {
+func (s *search) searchFile(ctx context.Context, name string) (err error) {
 	file, err := s.workspace.openText(ctx, name, s.lines)
 	if err != nil {
 		return err
@@ -198,20 +198,20 @@ func (s *search) file(ctx context.Context, name string) (err error) {
 		}
 		matches++
 		if s.mode == grepFiles {
-			s.put(shown(name))
+			s.addLine(displayPath(name))
 			return nil
 		}
 		if s.mode == grepContent {
-			s.put(fmt.Sprintf("%s:%d:%s", shown(name), number, printable(line, size, grepShown)))
+			s.addLine(fmt.Sprintf("%s:%d:%s", displayPath(name), number, printable(line, size, grepShown)))
 		}
 	}
 	if matches > 0 && s.mode == grepCount {
-		s.put(fmt.Sprintf("%s:%d", shown(name), matches))
+		s.addLine(fmt.Sprintf("%s:%d", displayPath(name), matches))
 	}
 	return nil
 }
 
-func (s *search) put(line string) { s.full = !s.out.add(line) }
+func (s *search) addLine(line string) { s.full = !s.out.add(line) }
 
 func (s *search) match(ctx context.Context, line []byte) bool {
 	if len(line) <= quickLine {

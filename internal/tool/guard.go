@@ -44,7 +44,7 @@ func GuardOf(t Tool) Guard {
 }
 
 // calls gives what a call of a tool does, as rules see it: first what it is about.
-func (g Guard) calls(name string, call Call) []policy.Call {
+func (g Guard) policyCalls(name string, call Call) []policy.Call {
 	arguments := []string{""}
 	if g.Arguments != nil || g.Reads != nil {
 		call.parsed = newInput(call.Input)
@@ -60,7 +60,7 @@ func (g Guard) calls(name string, call Call) []policy.Call {
 		return all
 	}
 	for _, file := range g.Reads(call) {
-		for _, arg := range call.Workspace.names(file) {
+		for _, arg := range call.Workspace.ruleNames(file) {
 			all = append(all, policy.Call{Tool: readName, Access: policy.AccessRead, Kind: policy.KindPath, Argument: arg})
 		}
 	}
@@ -69,7 +69,7 @@ func (g Guard) calls(name string, call Call) []policy.Call {
 
 // Judge decides on a call of a tool: the strictest decision on all that it does counts.
 func Judge(layers policy.Layers, t Tool, call Call) (_ policy.Verdict, argument string) {
-	calls := GuardOf(t).calls(t.Spec().Name, call)
+	calls := GuardOf(t).policyCalls(t.Spec().Name, call)
 	worst := policy.Verdict{}
 	for _, c := range calls {
 		v := layers.Judge(c)
@@ -88,22 +88,22 @@ func Judge(layers policy.Layers, t Tool, call Call) (_ policy.Verdict, argument 
 
 // lookGuard is that of tools that only look at a path; the fallback is the path of
 // a call that names none.
-func lookGuard(fallback string) Guard {
+func readGuard(fallback string) Guard {
 	return Guard{Access: policy.AccessRead, Kind: policy.KindPath, Arguments: func(call Call) []string {
-		return call.Workspace.names(call.parsed.optional("path", fallback, maxPath))
+		return call.Workspace.ruleNames(call.parsed.optional("path", fallback, maxPath))
 	}}
 }
 
 // changeGuard is that of tools that change a file.
-func changeGuard() Guard {
-	g := lookGuard("")
+func editGuard() Guard {
+	g := readGuard("")
 	g.Access = policy.AccessEdit
 	return g
 }
 
 // names gives a path as rules see it, and where it leads if symbolic links are in
 // it. One that leads out of the workspace is given clean, as it was written.
-func (w *Workspace) names(name string) []string {
+func (w *Workspace) ruleNames(name string) []string {
 	below, err := w.rel(name)
 	if err != nil {
 		return []string{path.Clean(filepath.ToSlash(name))}
@@ -127,59 +127,59 @@ func (w *Workspace) names(name string) []string {
 }
 
 // Guard: the argument is the directory.
-func (lsTool) Guard() Guard { return lookGuard(".") }
+func (lsTool) Guard() Guard { return readGuard(".") }
 
 // Guard: the argument is the directory that the search starts in, to which the pattern may
 // lead.
 func (globTool) Guard() Guard {
-	g := lookGuard(".")
+	g := readGuard(".")
 	g.Arguments = func(call Call) []string {
 		start, _ := splitGlob(call.parsed.optional("path", ".", maxPath), call.parsed.optional("pattern", "", maxPattern))
-		return call.Workspace.names(start)
+		return call.Workspace.ruleNames(start)
 	}
 	return g
 }
 
 // Guard: the argument is the file or directory that is searched.
-func (grepTool) Guard() Guard { return lookGuard(".") }
+func (grepTool) Guard() Guard { return readGuard(".") }
 
 // Guard: the argument is the file.
-func (readTool) Guard() Guard { return lookGuard("") }
+func (readTool) Guard() Guard { return readGuard("") }
 
 // Guard: the argument is the file.
-func (writeTool) Guard() Guard { return changeGuard() }
+func (writeTool) Guard() Guard { return editGuard() }
 
 // Guard: the argument is the file.
-func (editTool) Guard() Guard { return changeGuard() }
+func (editTool) Guard() Guard { return editGuard() }
 
 // Guard: the argument is the name of the agent. Giving a task to an agent does
 // nothing by itself; what the agent may do is decided when it does it.
 func (t taskTool) Guard() Guard {
 	return Guard{
 		Access: policy.AccessRead, Internal: true,
-		Arguments: argument("subagent_type", maxError),
-		Reads:     func(call Call) []string { return call.parsed.texts("context_files", contextFiles, maxPath) },
+		Arguments: fieldArgument("subagent_type", maxError),
+		Reads:     func(call Call) []string { return call.parsed.stringList("context_files", maxContextFiles, maxPath) },
 	}
 }
 
 // Guard: the argument is the id of the task.
 func (taskOutputTool) Guard() Guard {
-	return Guard{Access: policy.AccessRead, Internal: true, Arguments: argument("task_id", maxError)}
+	return Guard{Access: policy.AccessRead, Internal: true, Arguments: fieldArgument("task_id", maxError)}
 }
 
 // argument has rules match a call by a field of its input.
-func argument(name string, limit int) func(Call) []string {
+func fieldArgument(name string, limit int) func(Call) []string {
 	return func(call Call) []string { return []string{call.parsed.optional(name, "", limit)} }
 }
 
 // textOf gives a field of an input; empty if there is no such text.
-func textOf(raw json.RawMessage, name string) string {
+func textField(raw json.RawMessage, name string) string {
 	return newInput(raw).optional(name, "", maxError)
 }
 
 // Guard: the argument is the name of the skill.
 func (skillTool) Guard() Guard {
-	return Guard{Access: policy.AccessRead, Arguments: argument("name", maxError)}
+	return Guard{Access: policy.AccessRead, Arguments: fieldArgument("name", maxError)}
 }
 
 // Guard: the argument is the URL in its plain form, as it is fetched. What is no URL
@@ -196,7 +196,7 @@ func (webFetchTool) Guard() Guard {
 
 // Guard: the argument is the name of the page.
 func (docsTool) Guard() Guard {
-	return Guard{Access: policy.AccessRead, Arguments: argument("page", maxError)}
+	return Guard{Access: policy.AccessRead, Arguments: fieldArgument("page", maxError)}
 }
 
 // Guard: which tools there are is no secret; calls of what is found are decided on.

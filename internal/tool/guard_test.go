@@ -62,7 +62,7 @@ func TestArguments(t *testing.T) {
 		"../up":               {"../up"},
 		"":                    {"."},
 	} {
-		if got := w.names(name); !slices.Equal(got, want) {
+		if got := w.ruleNames(name); !slices.Equal(got, want) {
 			t.Errorf("%q is %q, want %q", name, got, want)
 		}
 	}

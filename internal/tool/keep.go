@@ -16,22 +16,22 @@ import (
 )
 
 // KeptDir is the directory of a workspace that holds what was too long for results.
-const KeptDir = ".coppice/output"
+const OutputDir = ".coppice/output"
 
 // WorktreesDir is the directory of a workspace that holds the worktrees of sub-agents.
 const WorktreesDir = ".coppice/worktrees"
 
 // Bounds of what a workspace keeps. What is oldest makes room.
 const (
-	keptFile  = 64 << 20  // bytes of one text
-	keptBytes = 256 << 20 // of all
-	keptFiles = 100
-	keptLook  = 10_000 // files that are looked at; commands may have made more
+	maxOutputFileBytes = 64 << 20  // bytes of one text
+	maxOutputDirBytes  = 256 << 20 // of all
+	maxOutputFiles     = 100
+	maxOutputScan      = 10_000 // files that are looked at; commands may have made more
 
-	keptMode    = 0o600
-	keptDirMode = 0o700
-	keptTail    = ".txt"
-	keptName    = 40 // bytes of a tool's name that its files begin with
+	outputFileMode     = 0o600
+	outputDirMode      = 0o700
+	outputExt          = ".txt"
+	maxOutputNameBytes = 40 // bytes of a tool's name that its files begin with
 )
 
 // Excerpt gives a text as it fits into a result of at most limit bytes. One that is
@@ -42,46 +42,46 @@ func (w *Workspace) Excerpt(tool, text string, limit int) string {
 	if len(text) <= limit {
 		return text
 	}
-	room := max(0, limit-noteRoom)
+	room := max(0, limit-noteReserve)
 	head := headLines(text, room/3*2)
 	rest := text[len(head):]
 	tail := tailLines(rest, room-len(head))
 	note := fmt.Sprintf("[cut: %d bytes in the middle are not shown", len(rest)-len(tail))
 	if w != nil {
-		note += w.kept(tool, text)
+		note += w.saveNote(tool, text)
 	}
 	return fmt.Sprintf("%s\n%s]\n%s", head, note, tail)
 }
 
 // Fitted gives the text of a tool that is not built in as it fits into a result: valid
 // UTF-8 without NUL, and of a long one an [Workspace.Excerpt].
-func (w *Workspace) Fitted(tool, text string) string {
-	return w.Excerpt(tool, clean([]byte(text)), maxOutput)
+func (w *Workspace) FitResult(tool, text string) string {
+	return w.Excerpt(tool, validText([]byte(text)), maxOutput)
 }
 
 // kept keeps a text and says where it is, or why it is nowhere.
-func (w *Workspace) kept(tool, text string) string {
-	name, err := w.keep(tool, excerpt.Head(text, keptFile))
+func (w *Workspace) saveNote(tool, text string) string {
+	name, err := w.saveOutput(tool, excerpt.Head(text, maxOutputFileBytes))
 	switch {
 	case err != nil:
-		text := pathError(KeptDir, err).Error()
-		return "; the whole could not be kept: " + excerpt.Head(clean([]byte(text)), noteRoom/4)
-	case len(text) > keptFile:
-		return fmt.Sprintf("; the first %d bytes are in the file %s", keptFile, name)
+		text := pathError(OutputDir, err).Error()
+		return "; the whole could not be kept: " + excerpt.Head(validText([]byte(text)), noteReserve/4)
+	case len(text) > maxOutputFileBytes:
+		return fmt.Sprintf("; the first %d bytes are in the file %s", maxOutputFileBytes, name)
 	}
 	return fmt.Sprintf("; the whole is in the file %s", name)
 }
 
 // keep writes a text to a file of its own.
-func (w *Workspace) keep(tool, text string) (name string, err error) {
-	if err := w.keptDir(); err != nil {
+func (w *Workspace) saveOutput(tool, text string) (name string, err error) {
+	if err := w.makeOutputDir(); err != nil {
 		return "", err
 	}
-	if err := w.makeRoom(len(text)); err != nil {
+	if err := w.evictOutput(len(text)); err != nil {
 		return "", err
 	}
-	name = path.Join(KeptDir, fileName(tool)+"-"+strings.ToLower(rand.Text())+keptTail)
-	if err := w.create(name, text); err != nil {
+	name = path.Join(OutputDir, fileName(tool)+"-"+strings.ToLower(rand.Text())+outputExt)
+	if err := w.createFile(name, text); err != nil {
 		return "", errors.Join(err, w.root.Remove(filepath.FromSlash(name)))
 	}
 	return name, nil
@@ -89,11 +89,11 @@ func (w *Workspace) keep(tool, text string) (name string, err error) {
 
 // keptDir makes the directory, which git takes no notice of. Links are not followed:
 // what they lead to is not ours to clear.
-func (w *Workspace) keptDir() error {
-	for _, dir := range []string{path.Dir(KeptDir), KeptDir} {
-		err := w.root.Mkdir(filepath.FromSlash(dir), keptDirMode)
+func (w *Workspace) makeOutputDir() error {
+	for _, dir := range []string{path.Dir(OutputDir), OutputDir} {
+		err := w.root.Mkdir(filepath.FromSlash(dir), outputDirMode)
 		if err == nil {
-			err = takeDir(w.root, filepath.FromSlash(dir))
+			err = chownToParent(w.root, filepath.FromSlash(dir))
 		}
 		if err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
@@ -106,7 +106,7 @@ func (w *Workspace) keptDir() error {
 			return errors.New("not a directory")
 		}
 	}
-	err := w.create(path.Join(KeptDir, ".gitignore"), "*\n")
+	err := w.createFile(path.Join(OutputDir, ".gitignore"), "*\n")
 	if errors.Is(err, fs.ErrExist) {
 		return nil
 	}
@@ -114,8 +114,8 @@ func (w *Workspace) keptDir() error {
 }
 
 // create writes a file that was not there.
-func (w *Workspace) create(name, text string) error {
-	file, err := MakeFile(w.root, filepath.FromSlash(name), keptMode)
+func (w *Workspace) createFile(name, text string) error {
+	file, err := MakeFile(w.root, filepath.FromSlash(name), outputFileMode)
 	if err != nil {
 		return err
 	}
@@ -125,8 +125,8 @@ func (w *Workspace) create(name, text string) error {
 
 // makeRoom removes the oldest files until one more fits in. Others may do so at the
 // same time.
-func (w *Workspace) makeRoom(size int) error {
-	files, err := w.keptFiles()
+func (w *Workspace) evictOutput(size int) error {
+	files, err := w.outputFiles()
 	if err != nil {
 		return err
 	}
@@ -137,10 +137,10 @@ func (w *Workspace) makeRoom(size int) error {
 	for _, f := range files {
 		count++
 		bytes += f.Size()
-		if count <= keptFiles && bytes <= keptBytes {
+		if count <= maxOutputFiles && bytes <= maxOutputDirBytes {
 			continue
 		}
-		err := w.root.Remove(filepath.FromSlash(path.Join(KeptDir, f.Name())))
+		err := w.root.Remove(filepath.FromSlash(path.Join(OutputDir, f.Name())))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
@@ -149,25 +149,25 @@ func (w *Workspace) makeRoom(size int) error {
 }
 
 // keptFiles gives the files that are there, and none that has another name than ours.
-func (w *Workspace) keptFiles() (_ []fs.FileInfo, err error) {
-	dir, err := w.open(KeptDir)
+func (w *Workspace) outputFiles() (_ []fs.FileInfo, err error) {
+	dir, err := w.open(OutputDir)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, dir.Close()) }()
 	var files []fs.FileInfo
 	for {
-		some, err := dir.ReadDir(keptFiles)
+		some, err := dir.ReadDir(maxOutputFiles)
 		for _, d := range some {
-			if !d.Type().IsRegular() || !strings.HasSuffix(d.Name(), keptTail) {
+			if !d.Type().IsRegular() || !strings.HasSuffix(d.Name(), outputExt) {
 				continue
 			}
-			info, err := w.root.Lstat(filepath.FromSlash(path.Join(KeptDir, d.Name())))
+			info, err := w.root.Lstat(filepath.FromSlash(path.Join(OutputDir, d.Name())))
 			if err == nil { // or somebody else has removed it
 				files = append(files, info)
 			}
 		}
-		if errors.Is(err, io.EOF) || len(files) >= keptLook {
+		if errors.Is(err, io.EOF) || len(files) >= maxOutputScan {
 			return files, nil
 		}
 		if err != nil {
@@ -184,5 +184,5 @@ func fileName(tool string) string {
 		}
 		return '_'
 	}
-	return excerpt.Head(strings.Map(safe, tool), keptName)
+	return excerpt.Head(strings.Map(safe, tool), maxOutputNameBytes)
 }

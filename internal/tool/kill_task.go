@@ -42,6 +42,6 @@ func (killTaskTool) Call(_ context.Context, call Call) Outcome {
 
 func parseKillTask(raw json.RawMessage) (Wait, error) {
 	in := newInput(raw)
-	wait := Wait{Task: in.task("task_id", true), Stop: true}
-	return wait, in.end()
+	wait := Wait{Task: in.taskID("task_id", true), Stop: true}
+	return wait, in.err()
 }

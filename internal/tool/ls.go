@@ -41,7 +41,7 @@ func (lsTool) Call(ctx context.Context, call Call) Outcome {
 func parseLs(raw json.RawMessage) (path string, err error) {
 	in := newInput(raw)
 	path = in.optional("path", ".", maxPath)
-	return path, in.end()
+	return path, in.err()
 }
 
 func ls(ctx context.Context, w *Workspace, path string) (string, error) {
@@ -56,12 +56,12 @@ func ls(ctx context.Context, w *Workspace, path string) (string, error) {
 	}
 	var out listing
 	for _, e := range entries {
-		if !out.add(shown(e.name)) {
+		if !out.add(displayPath(e.name)) {
 			break
 		}
 	}
 	if out.lines < total {
-		out.cut("%d of %d entries shown; list a subdirectory, or use glob with a pattern for the names you want", out.lines, total)
+		out.noteCut("%d of %d entries shown; list a subdirectory, or use glob with a pattern for the names you want", out.lines, total)
 	}
-	return out.or("The directory is empty"), nil
+	return out.textOr("The directory is empty"), nil
 }

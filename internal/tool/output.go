@@ -13,7 +13,7 @@ const (
 	// maxError bounds the text of an error result.
 	maxError = 2_000
 	// noteRoom is kept free at the end of a listing for the notes.
-	noteRoom = 400
+	noteReserve = 400
 )
 
 // listing is the text of a result as it grows line by line, never beyond maxOutput.
@@ -26,7 +26,7 @@ type listing struct {
 // add appends a line, or reports that it does not fit.
 func (l *listing) add(line string) bool {
 	full := l.limit > 0 && l.lines == l.limit
-	if full || l.text.Len()+len(line)+1 > maxOutput-noteRoom {
+	if full || l.text.Len()+len(line)+1 > maxOutput-noteReserve {
 		return false
 	}
 	l.text.WriteString(line)
@@ -36,19 +36,19 @@ func (l *listing) add(line string) bool {
 }
 
 // skipped notes that something could not be read.
-func (l *listing) skipped(n int) {
+func (l *listing) noteSkipped(n int) {
 	if n > 0 {
 		fmt.Fprintf(&l.text, "[skipped: %d files or directories that could not be read]\n", n)
 	}
 }
 
 // cut notes what was left out and how to get at it. It comes last.
-func (l *listing) cut(format string, args ...any) {
+func (l *listing) noteCut(format string, args ...any) {
 	fmt.Fprintf(&l.text, "[cut: %s]\n", fmt.Sprintf(format, args...))
 }
 
 // or gives the text, or what to say if there is none.
-func (l *listing) or(none string) string {
+func (l *listing) textOr(none string) string {
 	if l.lines == 0 {
 		none += "\n" + l.text.String()
 		return strings.TrimSuffix(none, "\n")
@@ -73,7 +73,7 @@ func failed(err error) Done {
 // line if one ends nearby.
 func headLines(text string, limit int) string {
 	head := excerpt.Head(text, limit)
-	if i := strings.LastIndexByte(head, '\n'); len(head) < len(text) && i > len(head)-noteRoom {
+	if i := strings.LastIndexByte(head, '\n'); len(head) < len(text) && i > len(head)-noteReserve {
 		return head[:i]
 	}
 	return head
@@ -83,7 +83,7 @@ func headLines(text string, limit int) string {
 // line if one begins nearby.
 func tailLines(text string, limit int) string {
 	tail := excerpt.Tail(text, limit)
-	if i := strings.IndexByte(tail, '\n'); i >= 0 && i < noteRoom {
+	if i := strings.IndexByte(tail, '\n'); i >= 0 && i < noteReserve {
 		return tail[i+1:]
 	}
 	return tail

@@ -23,7 +23,7 @@ func ownerOf(info fs.FileInfo) (owner, error) {
 }
 
 // around is the owner of the directory that holds what has the name.
-func around(root *os.Root, name string) (owner, error) {
+func parentOwner(root *os.Root, name string) (owner, error) {
 	info, err := root.Stat(filepath.Dir(name))
 	if err != nil {
 		return owner{}, err
@@ -32,7 +32,7 @@ func around(root *os.Root, name string) (owner, error) {
 }
 
 // take makes something the owner's that this process has made.
-func (o owner) take(chown func(uid, gid int) error) error {
+func (o owner) apply(chown func(uid, gid int) error) error {
 	if os.Geteuid() != 0 {
 		return nil
 	}
@@ -49,9 +49,9 @@ func MakeFile(root *os.Root, name string, mode fs.FileMode) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	owner, err := around(root, name)
+	owner, err := parentOwner(root, name)
 	if err == nil {
-		err = owner.take(file.Chown)
+		err = owner.apply(file.Chown)
 	}
 	if err != nil {
 		return nil, errors.Join(err, file.Close(), root.Remove(name))
@@ -69,7 +69,7 @@ func MakeDirs(root *os.Root, dir string, mode fs.FileMode) error {
 			if root.Mkdir(part, mode) != nil {
 				continue // what is wrong is said in the end
 			}
-			if err := takeDir(root, part); err != nil {
+			if err := chownToParent(root, part); err != nil {
 				return err
 			}
 		}
@@ -78,19 +78,19 @@ func MakeDirs(root *os.Root, dir string, mode fs.FileMode) error {
 }
 
 // GiveDir makes a directory that this process has made his who has another one.
-func GiveDir(made string, like fs.FileInfo) error {
+func ChownLike(made string, like fs.FileInfo) error {
 	owner, err := ownerOf(like)
 	if err != nil {
 		return err
 	}
-	return owner.take(func(uid, gid int) error { return os.Lchown(made, uid, gid) })
+	return owner.apply(func(uid, gid int) error { return os.Lchown(made, uid, gid) })
 }
 
 // takeDir makes a directory his who has the one that holds it.
-func takeDir(root *os.Root, dir string) error {
-	owner, err := around(root, dir)
+func chownToParent(root *os.Root, dir string) error {
+	owner, err := parentOwner(root, dir)
 	if err != nil {
 		return err
 	}
-	return owner.take(func(uid, gid int) error { return root.Lchown(dir, uid, gid) })
+	return owner.apply(func(uid, gid int) error { return root.Lchown(dir, uid, gid) })
 }

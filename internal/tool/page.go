@@ -35,7 +35,7 @@ type page struct {
 	lists   []int       // open lists: the number of the last item, or -1 without numbers
 	link    string      // where the open link leads; empty: none is open
 	linkAt  int         // where its text begins
-	marked  int         // where the last mark ends; what it marks goes on its line
+	markEnd int         // where the last mark ends; what it marks goes on its line
 	inTitle bool
 	space   bool // white space is due before the next word
 }
@@ -43,7 +43,7 @@ type page struct {
 // pageText gives the title of a page and its text, which is not whole if it has more
 // than maxPage bytes.
 func pageText(r io.Reader, base *url.URL) (title, text string, whole bool, err error) {
-	p := page{base: base, marked: -1}
+	p := page{base: base, markEnd: -1}
 	tokens := html.NewTokenizer(r)
 	for p.out.Len() <= maxPage {
 		kind := tokens.Next()
@@ -60,7 +60,7 @@ func pageText(r io.Reader, base *url.URL) (title, text string, whole bool, err e
 		case html.StartTagToken:
 			p.start(token)
 		case html.SelfClosingTagToken:
-			if !hidden(token.DataAtom) {
+			if !isHidden(token.DataAtom) {
 				p.start(token)
 			}
 		case html.EndTagToken:
@@ -72,7 +72,7 @@ func pageText(r io.Reader, base *url.URL) (title, text string, whole bool, err e
 }
 
 // hidden are elements whose content nobody reads.
-func hidden(a atom.Atom) bool {
+func isHidden(a atom.Atom) bool {
 	switch a {
 	case atom.Script, atom.Style, atom.Noscript, atom.Template, atom.Svg, atom.Iframe, atom.Object, atom.Select:
 		return true
@@ -96,14 +96,14 @@ func block(a atom.Atom) (own, apart bool) {
 
 func (p *page) start(t html.Token) {
 	a := t.DataAtom
-	if hidden(a) {
+	if isHidden(a) {
 		p.skip = append(p.skip, a)
 	}
 	if len(p.skip) > 0 {
 		return
 	}
-	if p.out.Len() != p.marked {
-		p.breaks(a)
+	if p.out.Len() != p.markEnd {
+		p.breakBlock(a)
 	}
 	switch a {
 	case atom.Base:
@@ -160,11 +160,11 @@ func (p *page) end(a atom.Atom) {
 	case atom.A:
 		p.closeLink()
 	}
-	p.breaks(a)
+	p.breakBlock(a)
 }
 
 // breaks ends the line where an element begins or ends that stands alone.
-func (p *page) breaks(a atom.Atom) {
+func (p *page) breakBlock(a atom.Atom) {
 	own, apart := block(a)
 	if own {
 		p.newline()
@@ -186,7 +186,7 @@ func (p *page) newline() {
 func (p *page) mark(s string) {
 	p.separate()
 	p.out.WriteString(s)
-	p.marked = p.out.Len()
+	p.markEnd = p.out.Len()
 }
 
 // separate writes the white space that is due, unless a line begins here.

@@ -27,7 +27,7 @@ func Names() []string {
 
 // Unknown gives the entries (see [policy.Names]) that name none of these tools, nor any of MCP
 // servers, of which nobody knows what there is.
-func Unknown(entries []string) []string {
+func UnknownEntries(entries []string) []string {
 	names := Names()
 	return slices.DeleteFunc(slices.Clone(entries), func(entry string) bool {
 		return strings.HasPrefix(entry, policy.MCPPrefix) || slices.Contains(names, entry)
@@ -64,10 +64,10 @@ func Select(tools []Tool, allowed []string) ([]Tool, error) {
 	if len(allowed) == 0 {
 		return slices.Clone(tools), nil
 	}
-	return slices.DeleteFunc(slices.Clone(tools), func(t Tool) bool { return !named(allowed, t.Spec().Name) }), nil
+	return slices.DeleteFunc(slices.Clone(tools), func(t Tool) bool { return !matchesAny(allowed, t.Spec().Name) }), nil
 }
 
 // named reports whether one of the entries names a tool.
-func named(entries []string, tool string) bool {
+func matchesAny(entries []string, tool string) bool {
 	return slices.ContainsFunc(entries, func(entry string) bool { return policy.Names(entry, tool) })
 }

@@ -73,7 +73,7 @@ func NewSkill(places []skill.Place, allowed []string) (_ Tool, ok bool) {
 			continue
 		}
 		t.skills = append(t.skills, s)
-		line := fmt.Sprintf("- `%s`: %s\n", s.Name, clean([]byte(s.Description)))
+		line := fmt.Sprintf("- `%s`: %s\n", s.Name, validText([]byte(s.Description)))
 		if prose.Len()+len(line) > maxSkillProse {
 			untold = append(untold, s.Name)
 			continue
@@ -95,7 +95,7 @@ func (t skillTool) Call(_ context.Context, call Call) Outcome {
 	in := newInput(call.Input)
 	name := in.required("name", maxError)
 	file := in.optional("file", "", maxPath)
-	if err := in.end(); err != nil {
+	if err := in.err(); err != nil {
 		return failed(err)
 	}
 	i := slices.IndexFunc(t.skills, func(s skill.Skill) bool { return s.Name == name })
@@ -109,11 +109,11 @@ func (t skillTool) Call(_ context.Context, call Call) Outcome {
 		}
 		return result(text, err)
 	}
-	return result(load(&t.skills[i]))
+	return result(loadSkill(&t.skills[i]))
 }
 
 // load gives the instructions of a skill and the list of its files.
-func load(s *skill.Skill) (string, error) {
+func loadSkill(s *skill.Skill) (string, error) {
 	body, files, err := s.Load()
 	if err != nil {
 		return "", fmt.Errorf("skill %s: %w", s.Name, err)
@@ -124,7 +124,7 @@ func load(s *skill.Skill) (string, error) {
 		out.WriteString("\nFiles of the skill, to be loaded with file:\n")
 	}
 	for _, f := range files {
-		fmt.Fprintf(&out, "- %s\n", shown(f))
+		fmt.Fprintf(&out, "- %s\n", displayPath(f))
 	}
 	return strings.TrimSuffix(out.String(), "\n"), nil
 }
@@ -137,7 +137,7 @@ func (t skillTool) unknown(name string) error {
 	}
 	text := fmt.Sprintf("there is no skill %q; there are: %s", name, orNone(names))
 	for _, b := range t.broken {
-		text += fmt.Sprintf("; %s can't be used: %v", shown(b.Folder), b.Err)
+		text += fmt.Sprintf("; %s can't be used: %v", displayPath(b.Folder), b.Err)
 	}
 	return errors.New(text)
 }

@@ -12,22 +12,22 @@ import (
 )
 
 // outputFile is the name of the file for a command's output.
-func outputFile(label string) string { return path.Join(KeptDir, label+keptTail) }
+func outputFile(label string) string { return path.Join(OutputDir, label+outputExt) }
 
 // createOutput makes a file for a command's output, in the place of one of the same
 // name. Whatever a command has put there
 // leads it nowhere else.
 func (w *Workspace) createOutput(name string) (io.WriteCloser, error) {
-	if err := w.keptDir(); err != nil {
-		return nil, pathError(KeptDir, err)
+	if err := w.makeOutputDir(); err != nil {
+		return nil, pathError(OutputDir, err)
 	}
-	if err := w.makeRoom(maxKept); err != nil {
-		return nil, pathError(KeptDir, err)
+	if err := w.evictOutput(maxCommandOutput); err != nil {
+		return nil, pathError(OutputDir, err)
 	}
 	if err := w.root.Remove(filepath.FromSlash(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, pathError(name, err)
 	}
-	file, err := MakeFile(w.root, filepath.FromSlash(name), keptMode)
+	file, err := MakeFile(w.root, filepath.FromSlash(name), outputFileMode)
 	if err != nil {
 		return nil, pathError(name, err)
 	}
@@ -36,7 +36,7 @@ func (w *Workspace) createOutput(name string) (io.WriteCloser, error) {
 
 // cleaner takes the secrets out of what a command prints before any of it is kept, so
 // that no bound cuts one in two. It is safe for use by many goroutines at once.
-type cleaner struct {
+type redactingWriter struct {
 	to *capture
 
 	mu      sync.Mutex
@@ -46,7 +46,7 @@ type cleaner struct {
 }
 
 // Write never fails, as capture does not.
-func (c *cleaner) Write(p []byte) (int, error) {
+func (c *redactingWriter) Write(p []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.secrets.None() {
@@ -60,7 +60,7 @@ func (c *cleaner) Write(p []byte) (int, error) {
 }
 
 // close gives on what was held back: nothing is printed any more.
-func (c *cleaner) close() error {
+func (c *redactingWriter) close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	_, err := c.to.Write([]byte(c.stream.Flush()))

@@ -17,7 +17,7 @@ import (
 )
 
 // binaryHead is how much of a file is looked at to tell text from binary.
-const binaryHead = 8 << 10
+const binarySniffBytes = 8 << 10
 
 var errBinary = errors.New("a binary file")
 
@@ -25,7 +25,7 @@ var errBinary = errors.New("a binary file")
 // neither a long file nor a long line is ever held.
 type lineReader struct {
 	keep int
-	seen io.Writer // gets all that is read of the text; nil: nothing does
+	tee  io.Writer // gets all that is read of the text; nil: nothing does
 	buf  *bufio.Reader
 	line []byte
 }
@@ -77,11 +77,11 @@ func (w *Workspace) openText(ctx context.Context, name string, lines *lineReader
 		return nil, err
 	}
 	text := readUntil(ctx, file)
-	if lines.seen != nil {
-		text = io.TeeReader(text, lines.seen)
+	if lines.tee != nil {
+		text = io.TeeReader(text, lines.tee)
 	}
 	lines.buf.Reset(text)
-	head, err := lines.buf.Peek(binaryHead)
+	head, err := lines.buf.Peek(binarySniffBytes)
 	switch {
 	case err != nil && !errors.Is(err, io.EOF):
 	case bytes.IndexByte(head, 0) >= 0:
@@ -124,20 +124,20 @@ func readRunesUntil(ctx context.Context, r io.RuneReader) io.RuneReader {
 // most limit bytes of it with a word on the rest. Size is the whole line's length.
 func printable(line []byte, size int64, limit int) string {
 	if size <= int64(limit) {
-		return clean(line)
+		return validText(line)
 	}
 	head := excerpt.Head(string(line), limit)
-	return fmt.Sprintf("%s… (%d bytes of this line not shown)", clean([]byte(head)), size-int64(len(head)))
+	return fmt.Sprintf("%s… (%d bytes of this line not shown)", validText([]byte(head)), size-int64(len(head)))
 }
 
-func clean(text []byte) string {
+func validText(text []byte) string {
 	const unknown = string(utf8.RuneError)
 	return strings.ReplaceAll(strings.ToValidUTF8(string(text), unknown), "\x00", unknown)
 }
 
 // shown is a path for a list with one path a line: as it is, or quoted if it
 // holds what would break the list.
-func shown(name string) string {
+func displayPath(name string) string {
 	if !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl) {
 		return strconv.Quote(name)
 	}

@@ -104,7 +104,7 @@ type Spawn struct {
 	MaxIterations int           // model calls of a run; 0: the agent's
 	Timeout       time.Duration // of a run while it is with workers; 0: the agent's
 	Join          tree.Join
-	JoinFor       time.Duration // how long the call waits before the child goes on in the background; 0: until its end
+	JoinTimeout   time.Duration // how long the call waits before the child goes on in the background; 0: until its end
 
 	// Command is the child, if it is no agent: of the above only Description and
 	// Background count then, and it is in the background.

@@ -81,7 +81,7 @@ func lastSeen(past iter.Seq[Past], w *Workspace, name string) string {
 		if p.IsError || !slices.Contains([]string{readName, writeName, editName}, p.Tool) {
 			continue
 		}
-		if at, err := w.rel(textOf(p.Input, "path")); err != nil || at != name {
+		if at, err := w.rel(textField(p.Input, "path")); err != nil || at != name {
 			continue
 		}
 		if version := versionIn(p.Text); version != "" {

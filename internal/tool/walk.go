@@ -52,10 +52,10 @@ func (w *Workspace) list(ctx context.Context, dir, after string, n int) (entries
 			}
 		}
 		if len(entries) >= 2*n {
-			entries = first(entries, n)
+			entries = firstSorted(entries, n)
 		}
 		if errors.Is(err, io.EOF) {
-			return first(entries, n), total, nil
+			return firstSorted(entries, n), total, nil
 		}
 		if err != nil {
 			return nil, 0, pathError(dir, err)
@@ -70,7 +70,7 @@ func asEntry(d fs.DirEntry) entry {
 	return entry{name: d.Name(), regular: d.Type().IsRegular()}
 }
 
-func first(entries []entry, n int) []entry {
+func firstSorted(entries []entry, n int) []entry {
 	slices.SortFunc(entries, func(a, b entry) int { return strings.Compare(a.name, b.name) })
 	return entries[:min(n, len(entries))]
 }
@@ -87,7 +87,7 @@ func (w *Workspace) files(ctx context.Context, dir string) iter.Seq2[string, err
 }
 
 // unlisted reports whether what is below a directory is the program's own.
-func unlisted(dir string) bool { return dir == KeptDir || dir == WorktreesDir }
+func isInternalDir(dir string) bool { return dir == OutputDir || dir == WorktreesDir }
 
 type walker struct {
 	workspace *Workspace
@@ -98,7 +98,7 @@ type walker struct {
 // walk reports whether to go on.
 func (k *walker) walk(ctx context.Context, dir string, depth int) bool {
 	if depth > walkDepth {
-		return k.yield(dir, fmt.Errorf("%s: more than %d directories deep", shown(dir), walkDepth))
+		return k.yield(dir, fmt.Errorf("%s: more than %d directories deep", displayPath(dir), walkDepth))
 	}
 	for after := ""; ; {
 		entries, total, err := k.workspace.list(ctx, dir, after, k.page)
@@ -124,7 +124,7 @@ func (k *walker) visit(ctx context.Context, dir string, e entry, depth int) bool
 	switch {
 	case ctx.Err() != nil:
 		return false
-	case e.isDir() && unlisted(path.Join(dir, e.name)):
+	case e.isDir() && isInternalDir(path.Join(dir, e.name)):
 		return true
 	case e.isDir():
 		return k.walk(ctx, path.Join(dir, e.name), depth+1)

@@ -77,7 +77,7 @@ func (t webFetchTool) Call(ctx context.Context, call Call) Outcome {
 func parseWebFetch(raw json.RawMessage) (*url.URL, error) {
 	in := newInput(raw)
 	text := in.required("url", maxURL)
-	if err := in.end(); err != nil {
+	if err := in.err(); err != nil {
 		return nil, err
 	}
 	target, err := outbound.ParseURL(text)
@@ -107,7 +107,7 @@ func (t webFetchTool) fetch(ctx context.Context, call Call, target *url.URL) (st
 	defer resp.Body.Close()
 	if to, err := resp.Location(); err == nil && resp.StatusCode/100 == 3 {
 		return fmt.Sprintf("%s redirects to %s, which is not followed: %s\nCall again with that URL if you want it.",
-			resp.Request.URL, cmp.Or(stopped, elsewhere), shown(to.String())), nil
+			resp.Request.URL, cmp.Or(stopped, otherHost), displayPath(to.String())), nil
 	}
 	w, found := call.Workspace, resp.StatusCode >= 200 && resp.StatusCode <= 299
 	if !found {
@@ -135,7 +135,7 @@ func (t webFetchTool) fetchError(ctx context.Context, target *url.URL, err error
 }
 
 // elsewhere is where a redirect leads that is not followed.
-const elsewhere = "another host"
+const otherHost = "another host"
 
 // redirect follows within a host, to what a call of its own would be allowed; its address
 // is judged anew all the same. What is not followed is named.
@@ -145,9 +145,9 @@ func (t webFetchTool) redirect(allowed policy.Layers, next *http.Request, via []
 	}
 	to, err := outbound.ParseURL(next.URL.String())
 	if err != nil || !sameHost(via[0].URL, to) {
-		return elsewhere, http.ErrUseLastResponse
+		return otherHost, http.ErrUseLastResponse
 	}
-	if allowed.Judge(fetchOf(to)).Decision != policy.Allow {
+	if allowed.Judge(fetchCall(to)).Decision != policy.Allow {
 		return "what has to be allowed by itself", http.ErrUseLastResponse
 	}
 	next.URL = to
@@ -156,7 +156,7 @@ func (t webFetchTool) redirect(allowed policy.Layers, next *http.Request, via []
 }
 
 // fetchOf is a call as rules see it that loads a URL.
-func fetchOf(u *url.URL) policy.Call {
+func fetchCall(u *url.URL) policy.Call {
 	return policy.Call{Tool: WebFetchTool, Access: policy.AccessNetwork, Kind: policy.KindURL, Argument: u.String()}
 }
 

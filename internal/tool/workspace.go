@@ -15,12 +15,12 @@ import (
 // "..", not by an absolute path, not by a symbolic link, not by one that changes
 // while it is followed. It is safe for use by many goroutines at once.
 type Workspace struct {
-	dir      string // as it was asked for, made absolute
-	resolved string // the same without symbolic links
-	beside   []string
-	root     *os.Root
-	opened   fs.FileInfo // of the root
-	changing sync.Mutex  // held while a file is looked at and changed
+	dir       string // as it was asked for, made absolute
+	resolved  string // the same without symbolic links
+	extraDirs []string
+	root      *os.Root
+	rootInfo  fs.FileInfo // of the root
+	changing  sync.Mutex  // held while a file is looked at and changed
 }
 
 var errNoWorkspace = errors.New("this run has no workspace, so there are no files to work with")
@@ -39,12 +39,12 @@ func OpenWorkspace(dir string) (*Workspace, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open workspace: %w", err)
 	}
-	return opened(&Workspace{dir: abs, resolved: resolved, root: root})
+	return statRoot(&Workspace{dir: abs, resolved: resolved, root: root})
 }
 
 // opened gives a workspace whose root was opened just now.
-func opened(w *Workspace) (_ *Workspace, err error) {
-	if w.opened, err = w.root.Stat("."); err != nil {
+func statRoot(w *Workspace) (_ *Workspace, err error) {
+	if w.rootInfo, err = w.root.Stat("."); err != nil {
 		return nil, fmt.Errorf("open workspace: %w", errors.Join(err, w.root.Close()))
 	}
 	return w, nil
@@ -53,7 +53,7 @@ func opened(w *Workspace) (_ *Workspace, err error) {
 // Below opens a directory of the workspace as a workspace of its own. No part of its
 // path may be a symbolic link. The directories beside are for [Workspace.Beside]. The
 // caller closes it.
-func (w *Workspace) Below(name string, beside ...string) (*Workspace, error) {
+func (w *Workspace) Subdir(name string, beside ...string) (*Workspace, error) {
 	name, err := w.rel(name)
 	if err != nil {
 		return nil, err
@@ -64,22 +64,22 @@ func (w *Workspace) Below(name string, beside ...string) (*Workspace, error) {
 			return nil, fmt.Errorf("open workspace: %w", pathError(part, err))
 		}
 		if !info.IsDir() {
-			return nil, fmt.Errorf("open workspace: %s: not a directory", shown(part))
+			return nil, fmt.Errorf("open workspace: %s: not a directory", displayPath(part))
 		}
 	}
 	root, err := w.root.OpenRoot(filepath.FromSlash(name))
 	if err != nil {
 		return nil, fmt.Errorf("open workspace: %w", pathError(name, err))
 	}
-	return opened(&Workspace{
-		dir: filepath.Join(w.dir, name), resolved: filepath.Join(w.resolved, name), root: root, beside: beside,
+	return statRoot(&Workspace{
+		dir: filepath.Join(w.dir, name), resolved: filepath.Join(w.resolved, name), root: root, extraDirs: beside,
 	})
 }
 
 // Beside gives directories outside the workspace that commands have to change when
 // they work in it, as absolute paths without symbolic links: the repository of a git
 // worktree. File tools don't reach them.
-func (w *Workspace) Beside() []string { return w.beside }
+func (w *Workspace) ExtraDirs() []string { return w.extraDirs }
 
 // Resolved is [Workspace.Dir] without symbolic links, as it was when the workspace was
 // opened.
@@ -89,12 +89,12 @@ func (w *Workspace) Resolved() string { return w.resolved }
 func (w *Workspace) Dir() string { return w.dir }
 
 // Open opens the directory anew, whatever its path leads to by now. The caller closes it.
-func (w *Workspace) Open() (*os.File, error) { return w.root.Open(".") }
+func (w *Workspace) OpenDir() (*os.File, error) { return w.root.Open(".") }
 
 // InPlace reports whether the directory is still what its path leads to.
-func (w *Workspace) InPlace() bool {
+func (w *Workspace) AtPath() bool {
 	found, err := os.Lstat(w.resolved)
-	return err == nil && os.SameFile(w.opened, found)
+	return err == nil && os.SameFile(w.rootInfo, found)
 }
 
 // Close gives the directory back. Calls under way end with an error.
@@ -111,7 +111,7 @@ func (w *Workspace) rel(name string) (string, error) {
 		if name = filepath.Clean(name); filepath.IsLocal(name) {
 			return filepath.ToSlash(name), nil
 		}
-		return "", fmt.Errorf("%s: leads out of the workspace %s", shown(name), w.dir)
+		return "", fmt.Errorf("%s: leads out of the workspace %s", displayPath(name), w.dir)
 	}
 	for _, dir := range []string{w.dir, w.resolved} {
 		below, err := filepath.Rel(dir, name)
@@ -119,7 +119,7 @@ func (w *Workspace) rel(name string) (string, error) {
 			return filepath.ToSlash(below), nil
 		}
 	}
-	return "", fmt.Errorf("%s: is outside the workspace %s", shown(name), w.dir)
+	return "", fmt.Errorf("%s: is outside the workspace %s", displayPath(name), w.dir)
 }
 
 // stat follows symbolic links as far as they stay in the workspace. Whatever is
@@ -130,7 +130,7 @@ func (w *Workspace) stat(name string) (fs.FileInfo, error) {
 		return nil, pathError(name, err)
 	}
 	if !info.Mode().IsRegular() && !info.IsDir() {
-		return nil, fmt.Errorf("%s: neither a file nor a directory, and nothing else is opened", shown(name))
+		return nil, fmt.Errorf("%s: neither a file nor a directory, and nothing else is opened", displayPath(name))
 	}
 	return info, nil
 }
@@ -160,5 +160,5 @@ func pathError(name string, err error) error {
 	if inner, ok := errors.AsType[*fs.PathError](err); ok {
 		err = inner.Err
 	}
-	return fmt.Errorf("%s: %w", shown(name), err)
+	return fmt.Errorf("%s: %w", displayPath(name), err)
 }

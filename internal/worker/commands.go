@@ -83,7 +83,7 @@ func (w *Worker) runCommand(workCtx context.Context, c *backgroundCommand) {
 	defer keeping.Wait()
 	defer closeConn()
 	var last *request
-	end := c.command.Carry(ctx, func(output string) {
+	end := c.command.Run(ctx, func(output string) {
 		if last == nil || last.isDone() {
 			last = j.reportOutput(output)
 		}

@@ -19,7 +19,7 @@ func (w *Worker) addHooks(run *loop.Run, a *assignment, definition []hook.Spec) 
 	bound := w.Hooks.For(hook.Subject{
 		Session: task.GetSessionId(), Task: task.GetId(), Parent: task.GetParentId(), Run: int(task.GetRun()),
 		Agent: task.GetAgent(), Prompt: promptOf(run.Transcript, int(task.GetRun())), Dir: run.Workspace.Dir(),
-		Open: run.Workspace.Open,
+		Open: run.Workspace.OpenDir,
 	}, definition)
 	if bound == nil {
 		return
