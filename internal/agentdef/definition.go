@@ -124,15 +124,15 @@ const taskTool = "task"
 
 // Allows reports whether the agent may use a tool.
 func (d *Definition) Allows(tool string) bool {
-	names := func(entry string) bool { return policy.Names(entry, tool) }
+	names := func(entry string) bool { return policy.EntryMatches(entry, tool) }
 	return (len(d.Tools) == 0 || slices.ContainsFunc(d.Tools, names)) && !slices.ContainsFunc(d.DisallowedTools, names)
 }
 
 // MayUse reports whether the agent may use any of the tools that an entry names, as
 // far as that can be told without knowing the tools.
 func (d *Definition) MayUse(entry string) bool {
-	meets := func(other string) bool { return policy.Meet(other, entry) }
+	meets := func(other string) bool { return policy.EntriesOverlap(other, entry) }
 	// A glob that names the entry's own text names all that the entry does.
-	covers := func(other string) bool { return other == entry || policy.Names(other, entry) }
+	covers := func(other string) bool { return other == entry || policy.EntryMatches(other, entry) }
 	return (len(d.Tools) == 0 || slices.ContainsFunc(d.Tools, meets)) && !slices.ContainsFunc(d.DisallowedTools, covers)
 }

@@ -91,7 +91,7 @@ func shells(t *testing.T, prepare func(*loop.Run), uses ...tree.ToolUse) (*core,
 	}), tool.NewBash(confined, false, nil))
 	c.prepare = func(r *loop.Run) {
 		r.Workspace, r.TakesCommands = w, true
-		r.Authority = policy.OfRoot(policy.Layer{Mode: policy.ModeBypass}, policy.Permissions{}, false)
+		r.Authority = policy.RootAuthority(policy.Layer{Mode: policy.ModeBypass}, policy.Permissions{}, false)
 		prepare(r)
 	}
 	c.must(tree.CreateSession{

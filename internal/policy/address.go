@@ -15,20 +15,20 @@ const delimiters = "%:/?#[]@!$&'()*+,;="
 
 // wholeAddress reports whether the pattern is over a URL in its plain form. It does not
 // matter which of them has a character escaped, but for delimiters.
-func (g glob) wholeAddress(address string) bool {
-	return g.unescaped(delimiters).matchAny(address, delimiters)
+func (g glob) matchesURL(address string) bool {
+	return g.unescaped(delimiters).matchAnyHost(address, delimiters)
 }
 
 // partlyAddress reports whether the pattern is over a URL in its plain form, or would be
 // over it for a server that tells no escape from what it stands for.
-func (g glob) partlyAddress(address string) bool {
-	return g.match(address, false) || g.wholeAddress(address) || g.unescaped("").matchAny(address, "")
+func (g glob) mayMatchURL(address string) bool {
+	return g.match(address, false) || g.matchesURL(address) || g.unescaped("").matchAnyHost(address, "")
 }
 
 // matchAny holds the pattern against a URL without escapes, but for those that are kept,
 // with its host in ASCII and in Unicode.
-func (g glob) matchAny(address, kept string) bool {
-	return slices.ContainsFunc(withHosts(address), func(a string) bool { return g.match(unescape(a, kept), false) })
+func (g glob) matchAnyHost(address, kept string) bool {
+	return slices.ContainsFunc(hostForms(address), func(a string) bool { return g.match(unescape(a, kept), false) })
 }
 
 // unescaped gives the pattern with what escapes in it stand for, but for those that are kept.
@@ -56,7 +56,7 @@ func (g glob) unescaped(kept string) glob {
 }
 
 // withHosts gives a URL in its plain form, and with its host in Unicode if that is another one.
-func withHosts(address string) []string {
+func hostForms(address string) []string {
 	scheme, rest, _ := strings.Cut(address, "://")
 	host := rest
 	if end := strings.IndexAny(rest, ":/?"); end >= 0 {

@@ -29,7 +29,7 @@ func Askers(tool, argument string, rules []string) []Asker {
 			mode = len(all)
 			all = append(all, Asker{})
 		}
-		if !isName(name, argument) && !slices.Contains(all[mode].For, name) {
+		if !namesArgument(name, argument) && !slices.Contains(all[mode].For, name) {
 			all[mode].For = append(all[mode].For, name)
 		}
 	}
@@ -54,10 +54,10 @@ func (a Asker) Text(shown func(string) string) string {
 // isName reports whether what stands in the name of a call is its argument. Of a long one that is
 // its beginning: the argument that is shown may be cut, or have secrets taken out, and then has
 // another digest.
-func isName(name, argument string) bool {
+func namesArgument(name, argument string) bool {
 	if name == argument {
 		return true
 	}
 	at := len(name) - len(digestMark) - hex.EncodedLen(sha256.Size)
-	return at > maxExact-utf8.UTFMax && strings.HasPrefix(name[at:], digestMark) && strings.HasPrefix(argument, name[:at])
+	return at > maxCallName-utf8.UTFMax && strings.HasPrefix(name[at:], digestMark) && strings.HasPrefix(argument, name[:at])
 }

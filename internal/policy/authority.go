@@ -25,13 +25,13 @@ func (l Layer) Empty() bool {
 // decide gives the layer's decision and what it rests on; having no opinion is to
 // allow.
 func (l Layer) decide(c Call) (_ Decision, by string) {
-	if l.without(c.Tool) {
+	if l.excludes(c.Tool) {
 		return Deny, "the tool is not among those of a run in the background"
 	}
-	if r, ok := first(l.Deny, c, Rule.partly); ok {
+	if r, ok := firstMatch(l.Deny, c, Rule.matchesPart); ok {
 		return Deny, "the rule " + r.text + " denies it"
 	}
-	if r, ok := first(l.Ask, c, Rule.partly); ok {
+	if r, ok := firstMatch(l.Ask, c, Rule.matchesPart); ok {
 		return Ask, r.text
 	}
 	if l.allows(c) {
@@ -42,7 +42,7 @@ func (l Layer) decide(c Call) (_ Decision, by string) {
 	case Deny:
 		by = "the mode " + l.Mode.String() + " denies what does more than read"
 	case Ask:
-		by = exact(c)
+		by = callName(c)
 	}
 	return decision, by
 }
@@ -50,21 +50,21 @@ func (l Layer) decide(c Call) (_ Decision, by string) {
 // allows reports whether rules allow a call: of a command line that joins plain
 // commands, each of them.
 func (l Layer) allows(c Call) bool {
-	if _, ok := first(l.Allow, c, Rule.wholly); ok || c.Kind != KindCommand {
+	if _, ok := firstMatch(l.Allow, c, Rule.matchesWhole); ok || c.Kind != KindCommand {
 		return ok
 	}
 	joined := commands(c.Argument)
 	for _, command := range joined {
 		part := c
 		part.Argument = command
-		if _, ok := first(l.Allow, part, Rule.wholly); !ok {
+		if _, ok := firstMatch(l.Allow, part, Rule.matchesWhole); !ok {
 			return false
 		}
 	}
 	return len(joined) > 0
 }
 
-func first(rules []Rule, c Call, matches func(Rule, Call) bool) (Rule, bool) {
+func firstMatch(rules []Rule, c Call, matches func(Rule, Call) bool) (Rule, bool) {
 	i := slices.IndexFunc(rules, func(r Rule) bool { return matches(r, c) })
 	if i < 0 {
 		return Rule{}, false
@@ -73,15 +73,15 @@ func first(rules []Rule, c Call, matches func(Rule, Call) bool) (Rule, bool) {
 }
 
 // without reports whether the tool is not among those of the layer.
-func (l Layer) without(tool string) bool {
-	return l.Tools != nil && !slices.ContainsFunc(l.Tools, func(entry string) bool { return Names(entry, tool) })
+func (l Layer) excludes(tool string) bool {
+	return l.Tools != nil && !slices.ContainsFunc(l.Tools, func(entry string) bool { return EntryMatches(entry, tool) })
 }
 
 // hides reports whether the layer denies every call of a tool.
 func (l Layer) hides(tool string, access Access) bool {
 	named := func(r Rule) bool { return r.tool.match(tool, false) }
 	switch {
-	case l.without(tool):
+	case l.excludes(tool):
 		return true
 	case slices.ContainsFunc(l.Deny, func(r Rule) bool { return r.covers(tool) }):
 		return true
@@ -116,7 +116,7 @@ func (p Permissions) Pin() Pinned {
 func (p Pinned) Open() Permissions {
 	var out Permissions
 	if p != "" && json.Unmarshal([]byte(p), &out) != nil {
-		return Permissions{Layer: nothing()}
+		return Permissions{Layer: denyAll()}
 	}
 	return out
 }
@@ -140,60 +140,60 @@ type Verdict struct {
 
 // OfRoot gives the authority of a root, whose session may say something of its
 // own. If neither names a mode, it is default.
-func OfRoot(session Layer, own Permissions, background bool) Authority {
-	layers := add(nil, session, own.Layer)
+func RootAuthority(session Layer, own Permissions, background bool) Authority {
+	layers := addLayers(nil, session, own.Layer)
 	if session.Mode == ModeUnspecified && own.Mode == ModeUnspecified {
 		if len(layers) == 0 {
 			layers = []Layer{{}}
 		}
 		layers[0].Mode = ModeDefault
 	}
-	return written(background, own, layers)
+	return encodeLayers(background, own, layers)
 }
 
 // Below gives the authority of a task below a parent, and below others if it runs for one of
 // them: its own layer, and all of theirs.
-func Below(own Pinned, background bool, parent Authority, others ...Authority) Authority {
-	c := child{own, background, parent}
+func ChildAuthority(own Pinned, background bool, parent Authority, others ...Authority) Authority {
+	c := childKey{own, background, parent}
 	if len(others) > 0 {
-		return c.below(others)
+		return c.authority(others)
 	}
-	return lastBelow.of(c, func(c child) Authority { return c.below(nil) })
+	return childCache.get(c, func(c childKey) Authority { return c.authority(nil) })
 }
 
 // child is what the authority of a task depends on that is below its parent alone.
-type child struct {
+type childKey struct {
 	own        Pinned
 	background bool
 	parent     Authority
 }
 
-func (c child) below(others []Authority) Authority {
+func (c childKey) authority(others []Authority) Authority {
 	own := c.own.Open()
-	layers := add(add(nil, own.Layer), c.parent.Open()...)
+	layers := addLayers(addLayers(nil, own.Layer), c.parent.Open()...)
 	for _, a := range others {
-		layers = add(layers, a.Open()...)
+		layers = addLayers(layers, a.Open()...)
 	}
-	return written(c.background, own, layers)
+	return encodeLayers(c.background, own, layers)
 }
 
 // written gives the text of layers, with that of a run in the background if it is one.
-func written(background bool, own Permissions, layers []Layer) Authority {
+func encodeLayers(background bool, own Permissions, layers []Layer) Authority {
 	if background && own.Background != nil {
-		layers = add(layers, Layer{Tools: own.Background})
+		layers = addLayers(layers, Layer{Tools: own.Background})
 	}
 	text := Authority(encode(layers))
-	if text == byDefault {
+	if text == defaultAuthority {
 		return ""
 	}
 	return text
 }
 
-const byDefault = `[{"mode":"default"}]`
+const defaultAuthority = `[{"mode":"default"}]`
 
 // add adds layers that say something and are not among them yet: the strictest
 // of a list does not depend on how often a layer is in it.
-func add(layers []Layer, more ...Layer) []Layer {
+func addLayers(layers []Layer, more ...Layer) []Layer {
 	for _, l := range more {
 		text := encode(l)
 		same := func(other Layer) bool { return encode(other) == text }
@@ -208,21 +208,21 @@ func add(layers []Layer, more ...Layer) []Layer {
 type Layers []Layer
 
 // Open reads the text. What can't be read denies everything.
-func (a Authority) Open() Layers { return lastOpened.of(a, Authority.read) }
+func (a Authority) Open() Layers { return openedCache.get(a, Authority.decode) }
 
-func (a Authority) read() Layers {
-	if a == "" || a == byDefault {
+func (a Authority) decode() Layers {
+	if a == "" || a == defaultAuthority {
 		return Layers{{Mode: ModeDefault}}
 	}
 	var layers Layers
 	if json.Unmarshal([]byte(a), &layers) != nil || len(layers) == 0 {
-		return Layers{nothing()}
+		return Layers{denyAll()}
 	}
 	return layers
 }
 
 // nothing denies everything.
-func nothing() Layer { return Layer{Tools: []string{""}} }
+func denyAll() Layer { return Layer{Tools: []string{""}} }
 
 // Judge decides on a call. Whoever has many decides with the layers.
 func (a Authority) Judge(c Call) Verdict { return a.Open().Judge(c) }

@@ -30,17 +30,17 @@ func CheckEntry(entry string) error {
 }
 
 // Names reports whether an entry of a list of tools names a tool.
-func Names(entry, tool string) bool {
+func EntryMatches(entry, tool string) bool {
 	if !strings.HasPrefix(entry, MCPPrefix) {
 		return entry == tool
 	}
-	g, err := parseGlob(allOf(entry))
+	g, err := parseGlob(expandEntry(entry))
 	return err == nil && g.match(tool, false)
 }
 
 // Meet reports whether there may be a tool that both entries name.
-func Meet(a, b string) bool {
-	a, b = allOf(a), allOf(b)
+func EntriesOverlap(a, b string) bool {
+	a, b = expandEntry(a), expandEntry(b)
 	// From the ends on: meets[j] says whether a[i:] and b[j:] have a text in common,
 	// below the same for a[i+1:].
 	var below []bool
@@ -64,7 +64,7 @@ func Meet(a, b string) bool {
 }
 
 // allOf gives mcp__server as mcp__server__*, and anything else as it is.
-func allOf(entry string) string {
+func expandEntry(entry string) string {
 	server, ok := strings.CutPrefix(entry, MCPPrefix)
 	if ok && server != "" && !strings.Contains(server, "__") && !strings.Contains(server, "*") {
 		return entry + "__*"

@@ -157,7 +157,7 @@ func (t findTool) matching(query string, limit int) []model.ToolSpec {
 				score++
 			}
 		}
-		if exact := strings.TrimSpace(query); strings.EqualFold(exact, spec.Name) || policy.Names(exact, spec.Name) {
+		if exact := strings.TrimSpace(query); strings.EqualFold(exact, spec.Name) || policy.EntryMatches(exact, spec.Name) {
 			score += 1000
 		}
 		if score > 0 {

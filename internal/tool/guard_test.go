@@ -70,7 +70,7 @@ func TestArguments(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := policy.OfRoot(policy.Layer{Deny: deny}, policy.Permissions{}, false).Open()
+	a := policy.RootAuthority(policy.Layer{Deny: deny}, policy.Permissions{}, false).Open()
 	for input, want := range map[string]policy.Decision{
 		`{"path": "link/key"}`: policy.Deny, `{"path": "other"}`: policy.Allow, `{"path": 5}`: policy.Allow, `{`: policy.Allow,
 	} {

@@ -69,5 +69,5 @@ func Select(tools []Tool, allowed []string) ([]Tool, error) {
 
 // named reports whether one of the entries names a tool.
 func matchesAny(entries []string, tool string) bool {
-	return slices.ContainsFunc(entries, func(entry string) bool { return policy.Names(entry, tool) })
+	return slices.ContainsFunc(entries, func(entry string) bool { return policy.EntryMatches(entry, tool) })
 }

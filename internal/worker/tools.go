@@ -67,7 +67,7 @@ func selectTools(def *agentdef.Definition, all []tool.Tool, missing []tool.Missi
 		return t.Effect() == tool.EffectDelegated && len(agents) == 0 && (!shell || t.Spec().Name == tool.TaskTool)
 	})
 	h := toolset{note: missingNote(append(missing, unmatchedEntries(def.Tools, tools, missing)...))}
-	finds := !slices.ContainsFunc(def.DisallowedTools, func(entry string) bool { return policy.Names(entry, tool.FindTool) })
+	finds := !slices.ContainsFunc(def.DisallowedTools, func(entry string) bool { return policy.EntryMatches(entry, tool.FindTool) })
 	h.initial, h.deferred = tool.Defer(tools, def.DeferredTools, finds)
 	return h, nil
 }
@@ -76,8 +76,8 @@ func selectTools(def *agentdef.Definition, all []tool.Tool, missing []tool.Missi
 func unmatchedEntries(entries []string, tools []tool.Tool, missing []tool.Missing) []tool.Missing {
 	var out []tool.Missing
 	for _, entry := range entries {
-		there := slices.ContainsFunc(tools, func(t tool.Tool) bool { return policy.Names(entry, t.Spec().Name) })
-		known := slices.ContainsFunc(missing, func(m tool.Missing) bool { return policy.Meet(m.Entry, entry) })
+		there := slices.ContainsFunc(tools, func(t tool.Tool) bool { return policy.EntryMatches(entry, t.Spec().Name) })
+		known := slices.ContainsFunc(missing, func(m tool.Missing) bool { return policy.EntriesOverlap(m.Entry, entry) })
 		if !there && !known && strings.HasPrefix(entry, policy.MCPPrefix) {
 			out = append(out, tool.Missing{Entry: entry, Why: "no MCP server has it"})
 		}
