@@ -86,9 +86,9 @@ func main() {
 	limits.RootIterations, limits.SubIterations = f.MaxIterations, f.MaxIterationsSub
 	limits.RunTimeout = f.RunTimeout
 	limits.OutputBytes, limits.NoBackground = f.MaxOutput, f.NoBackground
-	f.Bound(&limits)
+	f.Apply(&limits)
 	secrets, err := f.secrets()
-	logs := assembly.Logs(os.Stderr)
+	logs := assembly.LogHandler(os.Stderr)
 	if err == nil {
 		err = run(f, limits, secrets, logs)
 	}
@@ -135,7 +135,7 @@ func run(f options, limits tree.Limits, secrets *redact.Opened, logs slog.Handle
 	}
 	defer m.Close()
 	log := m.Logger
-	defer assembly.SayStopping(ctx, log)()
+	defer assembly.LogStopping(ctx, log)()
 	secrets.Report(ctx, log)
 	stopProfiles, err := assembly.ServeProfiles(ctx, f.PprofListen, log)
 	if err != nil {

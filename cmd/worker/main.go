@@ -59,7 +59,7 @@ func main() {
 	assembly.AnswerHealthCheck(os.Args[1:])
 	flags.Parse(&f, "Runs agents for a Coppice orchestrator.")
 	secrets, err := f.Redact.Open(os.Environ(), append(redact.FromURL("COPPICE_REDIS_URL", f.RedisURL), redact.Secret{Name: "COPPICE_TOKEN", Value: f.Token})...)
-	logs := assembly.Logs(os.Stderr)
+	logs := assembly.LogHandler(os.Stderr)
 	if err == nil {
 		err = run(f, secrets, logs)
 	}
@@ -83,7 +83,7 @@ func (f *options) read() (hooks []hook.Spec, servers []mcp.Server, err error) {
 }
 
 // choose chooses the model that agents of this process use.
-func (f *options) choose(m *assembly.Measuring) (provider.Choice, error) {
+func (f *options) choose(m *assembly.Instruments) (provider.Choice, error) {
 	tries, err := m.Tries()
 	if err != nil {
 		return provider.Choice{}, err
@@ -122,7 +122,7 @@ func run(f options, secrets *redact.Opened, logs slog.Handler) error {
 	}
 	defer m.Close()
 	log := m.Logger
-	defer assembly.SayStopping(ctx, log)()
+	defer assembly.LogStopping(ctx, log)()
 	secrets.Report(ctx, log)
 	stopProfiles, err := assembly.ServeProfiles(ctx, f.PprofListen, log)
 	if err != nil {
@@ -163,12 +163,12 @@ func run(f options, secrets *redact.Opened, logs slog.Handler) error {
 		f.Workspace = "."
 	}
 	return assembly.Worker{
-		Begun: func() {
+		OnReady: func() {
 			log.Info("working", "orchestrator", f.Orchestrator, "pool", f.Pool, "slots", f.Slots, "model", chosen.Which)
 		},
 		Orchestrator: conn, Redis: client, Pool: f.Pool, Slots: f.Slots,
 		Workspace: f.Workspace, Workspaces: f.Workspaces, SkillsDirs: f.SkillsDir, PluginsDir: f.PluginsDir,
 		Model: chosen.Model, Governor: chosen.Governor, Logger: log, Telemetry: m.Telemetry,
-		Hooks: hooks, DefinitionHooks: f.DefinitionHooks, FetchAllow: f.FetchAllow, Health: health, Alive: living, DrainFor: f.DrainFor, Hurry: hurry, Secrets: secrets.Redactor, BashNetwork: f.BashNetwork, MCP: servers, Sandbox: f.Options,
+		Hooks: hooks, DefinitionHooks: f.DefinitionHooks, FetchAllow: f.FetchAllow, Health: health, Alive: living, DrainFor: f.DrainFor, StopDraining: hurry, Secrets: secrets.Redactor, BashNetwork: f.BashNetwork, MCP: servers, Sandbox: f.Options,
 	}.Run(ctx)
 }

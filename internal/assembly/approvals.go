@@ -13,6 +13,6 @@ type ApprovalFlags struct {
 }
 
 // Bound puts them into the limits of sessions.
-func (f ApprovalFlags) Bound(limits *tree.Limits) {
+func (f ApprovalFlags) Apply(limits *tree.Limits) {
 	limits.Escalate, limits.Approval = f.Approvals == "escalate", f.ApprovalTimeout
 }

@@ -20,14 +20,14 @@ import (
 // Times of a client's connection: how soon it tries again after a failure, and
 // how soon it notices a link that is dead but not closed.
 const (
-	reconnectFirst = 50 * time.Millisecond
-	reconnectMost  = 2 * time.Second
-	pingSilent     = 10 * time.Second
-	pingPatience   = 3 * time.Second
+	reconnectMin = 50 * time.Millisecond
+	reconnectMax = 2 * time.Second
+	pingAfter    = 10 * time.Second
+	pingTimeout  = 3 * time.Second
 )
 
 // maxAnswerBytes bounds one answer; a large tree is large.
-const maxAnswerBytes = 64 << 20
+const maxResponseBytes = 64 << 20
 
 // Connect makes a client connection to orchestrators; calls spread over all
 // replicas that the target names: by a name with several addresses, or by a list
@@ -37,15 +37,15 @@ func Connect(target string, more ...grpc.DialOption) (*grpc.ClientConn, error) {
 	options := append([]grpc.DialOption{
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultServiceConfig(`{"loadBalancingConfig":[{"` + route.Policy + `":{}}]}`),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswerBytes)),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxResponseBytes)),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{
-			Time: pingSilent, Timeout: pingPatience, PermitWithoutStream: true,
+			Time: pingAfter, Timeout: pingTimeout, PermitWithoutStream: true,
 		}),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff: backoff.Config{
-				BaseDelay: reconnectFirst, Multiplier: 1.6, Jitter: 0.2, MaxDelay: reconnectMost,
+				BaseDelay: reconnectMin, Multiplier: 1.6, Jitter: 0.2, MaxDelay: reconnectMax,
 			},
-			MinConnectTimeout: reconnectMost,
+			MinConnectTimeout: reconnectMax,
 		}),
 	}, more...)
 	addresses := strings.Split(target, ",")

@@ -81,7 +81,7 @@ type Running struct {
 }
 
 // pipeBytes is the buffer of the connection inside the process.
-const pipeBytes = 64 << 10
+const pipeBufferBytes = 64 << 10
 
 // StartDev starts everything and returns once calls are served.
 func StartDev(ctx context.Context, d Dev) (*Running, error) {
@@ -92,11 +92,11 @@ func StartDev(ctx context.Context, d Dev) (*Running, error) {
 	if err != nil {
 		return nil, err
 	}
-	inside, err := d.inside()
+	inside, err := d.inProcessAuth()
 	if err != nil {
 		return nil, errors.Join(err, closeRedis())
 	}
-	pipe := bufconn.Listen(pipeBytes)
+	pipe := bufconn.Listen(pipeBufferBytes)
 	r := &Running{done: make(chan struct{})}
 	listeners := []net.Listener{pipe}
 	if d.Listen != "" {
@@ -121,7 +121,7 @@ func StartDev(ctx context.Context, d Dev) (*Running, error) {
 	}()
 	select {
 	case <-served:
-		r.connect(ctx)
+		r.waitConnected(ctx)
 		return r, nil
 	case <-r.done:
 		return nil, r.err
@@ -130,7 +130,7 @@ func StartDev(ctx context.Context, d Dev) (*Running, error) {
 
 // inside gives the connection inside the process a token of its own, if calls have
 // to carry one.
-func (d Dev) inside() ([]grpc.DialOption, error) {
+func (d Dev) inProcessAuth() ([]grpc.DialOption, error) {
 	if d.Security.Tokens == nil {
 		return nil, nil
 	}
@@ -143,7 +143,7 @@ func (d Dev) inside() ([]grpc.DialOption, error) {
 
 // connect waits until the connection is up, or closed: if opening the database has taken
 // long, the first try of the worker came to nothing, and a call would fail with that.
-func (r *Running) connect(ctx context.Context) {
+func (r *Running) waitConnected(ctx context.Context) {
 	for {
 		state := r.conn.GetState()
 		if state == connectivity.Ready || state == connectivity.Shutdown {
@@ -208,7 +208,7 @@ func (d Dev) run(ctx context.Context, listeners []net.Listener, client *redis.Cl
 	g.Go(func() error {
 		defer stopWorking()
 		o := d.Orchestrator(client, listeners...)
-		o.Opened = func(db *store.Store) { r.db = db }
+		o.OnOpen = func(db *store.Store) { r.db = db }
 		return o.Run(serving, func() {
 			close(served)
 			ready()
@@ -217,7 +217,7 @@ func (d Dev) run(ctx context.Context, listeners []net.Listener, client *redis.Cl
 	g.Go(func() error {
 		defer stopServing()
 		w := d.Worker(client, r.conn)
-		w.Begun = func() {
+		w.OnReady = func() {
 			select {
 			case <-served:
 			case <-working.Done():
@@ -237,7 +237,7 @@ func (d Dev) run(ctx context.Context, listeners []net.Listener, client *redis.Cl
 func (r *Running) Conn() *grpc.ClientConn { return r.conn }
 
 // Owed gives the callbacks of a session that have not ended.
-func (r *Running) Owed(ctx context.Context, session string) ([]tree.Callback, error) {
+func (r *Running) PendingCallbacks(ctx context.Context, session string) ([]tree.Callback, error) {
 	id, err := tree.ParseID[tree.Session](session)
 	if err != nil {
 		return nil, err

@@ -15,7 +15,7 @@ import (
 
 // connected is the service whose health is that a worker has an orchestrator, which lets it
 // in. The health of no service, "", is that the process lives.
-const connected = "orchestrator"
+const orchestratorService = "orchestrator"
 
 // newWorkerHealth makes the health of a worker that has no orchestrator yet, and what is told
 // whether it has one.
@@ -26,7 +26,7 @@ func newWorkerHealth() (of *health.Server, reached func(bool)) {
 		if has {
 			now = healthpb.HealthCheckResponse_SERVING
 		}
-		of.SetServingStatus(connected, now)
+		of.SetServingStatus(orchestratorService, now)
 	}
 	reached(false)
 	return of, reached
@@ -50,7 +50,7 @@ func ListenHealth(address string) (net.Listener, error) {
 const CheckHealth = "check-health"
 
 // checkPatience is how long an answer may take.
-const checkPatience = 5 * time.Second
+const checkTimeout = 5 * time.Second
 
 // AnswerHealthCheck asks the process that was started with the same environment for
 // its health, and ends this one with 0 if that lives and 1 if not; unless args ask
@@ -59,7 +59,7 @@ func AnswerHealthCheck(args []string) {
 	if len(args) != 1 || args[0] != CheckHealth {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), checkPatience)
+	ctx, cancel := context.WithTimeout(context.Background(), checkTimeout)
 	defer cancel()
 	if err := askHealth(ctx, os.Getenv("COPPICE_HEALTH_LISTEN")); err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -56,7 +56,7 @@ type Orchestrator struct {
 	Prices                        string             // file of what models cost; empty: what is built in
 	Models                        string             // file of the names of models; empty: the one that is built in
 	Secrets                       *redact.Redactor   // that are not stored, and told to nobody; nil: none are known
-	Opened                        func(*store.Store) // is given the database before calls are served; may be nil
+	OnOpen                        func(*store.Store) // is given the database before calls are served; may be nil
 	Listeners                     []net.Listener
 	Health                        net.Listener         // answers questions about health to anybody, without TLS; nil: none
 	Security                      auth.Server          // who may call, and over what
@@ -67,14 +67,14 @@ type Orchestrator struct {
 // Run serves until ctx ends, then stops: no new calls, streams are told to end,
 // short calls end by themselves. ready is called once calls are served.
 func (o Orchestrator) Run(ctx context.Context, ready func()) error {
-	slack()
+	heapBallast()
 	replica := processName()
 	for _, l := range o.Listeners {
 		if err := o.Security.Admit(ctx, l.Addr(), o.Logger); err != nil {
 			return err
 		}
 	}
-	if err := cmp.Or(directories("--agents-dir", o.AgentsDirs...), directories("--plugins-dir", o.PluginsDir)); err != nil {
+	if err := cmp.Or(checkDirs("--agents-dir", o.AgentsDirs...), checkDirs("--plugins-dir", o.PluginsDir)); err != nil {
 		return err
 	}
 	if err := dispatch.CheckInstallation(o.Installation); o.Installation != "" && err != nil {
@@ -123,14 +123,14 @@ func (o Orchestrator) Run(ctx context.Context, ready func()) error {
 	if err != nil {
 		return errors.Join(err, db.Close())
 	}
-	if o.Opened != nil {
-		o.Opened(db)
+	if o.OnOpen != nil {
+		o.OnOpen(db)
 	}
 	return errors.Join(o.serve(ctx, db, svc, ready), db.Close())
 }
 
 // directories reports one that a flag names and that is not there; an empty name is none.
-func directories(flag string, names ...string) error {
+func checkDirs(flag string, names ...string) error {
 	for _, name := range names {
 		if name == "" {
 			continue
@@ -145,7 +145,7 @@ func directories(flag string, names ...string) error {
 }
 
 // openPatience is how long a database server may take until it can be opened.
-const openPatience = 30 * time.Second
+const openTimeout = 30 * time.Second
 
 // open opens the database. A server that is not up yet is waited for; one that refuses, or
 // whose name can't be read, is not.
@@ -161,7 +161,7 @@ func (o Orchestrator) open(ctx context.Context, c store.Config) (*store.Store, e
 		return db, err
 	}
 	return backoff.Retry(ctx, open,
-		backoff.WithBackOff(backoff.NewExponentialBackOff()), backoff.WithMaxElapsedTime(openPatience),
+		backoff.WithBackOff(backoff.NewExponentialBackOff()), backoff.WithMaxElapsedTime(openTimeout),
 		backoff.WithNotify(func(err error, wait time.Duration) {
 			o.Logger.WarnContext(ctx, "opening the database failed", "error", err, "retry_in", wait)
 		}))
@@ -184,7 +184,7 @@ func (o Orchestrator) serve(ctx context.Context, db *store.Store, svc *orchestra
 	g, running := errgroup.WithContext(ctx)
 	g.Go(func() error { return svc.Run(running) })
 	g.Go(func() error {
-		meetRedis(running, o.Redis, o.Logger)
+		watchRedisAtStart(running, o.Redis, o.Logger)
 		return nil
 	})
 	for _, l := range o.Listeners {
@@ -216,8 +216,8 @@ func processName() string {
 
 // redisTimeouts keep a dead Redis from holding anything up for long.
 const (
-	redisDial  = 2 * time.Second
-	redisWrite = 2 * time.Second
+	redisDialTimeout  = 2 * time.Second
+	redisWriteTimeout = 2 * time.Second
 )
 
 // errRedisURL holds nothing of the URL, nor of what was said about it: any piece may be one of a
@@ -230,7 +230,7 @@ func OpenRedis(url string) (*redis.Client, error) {
 	if err != nil || strings.Contains(url, "#") {
 		return nil, errRedisURL
 	}
-	options.DialTimeout, options.WriteTimeout = redisDial, redisWrite
+	options.DialTimeout, options.WriteTimeout = redisDialTimeout, redisWriteTimeout
 	options.ContextTimeoutEnabled = true
 	// What a client says about itself when it connects takes rights that workers have
 	// no use for.

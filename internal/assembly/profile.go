@@ -28,7 +28,7 @@ func ServeProfiles(ctx context.Context, listen string, log *slog.Logger) (stop f
 	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
 	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
-	page := &http.Server{Handler: mux, ReadHeaderTimeout: pagePatience}
+	page := &http.Server{Handler: mux, ReadHeaderTimeout: headerTimeout}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

@@ -12,19 +12,19 @@ import (
 
 // redisSaysAgain is how long the Redis client is not heard again with the same text: a
 // Redis that is away makes each connection complain, again and again.
-const redisSaysAgain = 10 * time.Second
+const redisLogInterval = 10 * time.Second
 
 // redisLog takes what the Redis client would write to standard error by itself into the
 // process's logs.
 type redisLog struct {
 	log *slog.Logger
 
-	mu   sync.Mutex
-	said map[string]time.Time // lately
+	mu         sync.Mutex
+	lastLogged map[string]time.Time // lately
 }
 
 func newRedisLog(log *slog.Logger) *redisLog {
-	return &redisLog{log: log, said: map[string]time.Time{}}
+	return &redisLog{log: log, lastLogged: map[string]time.Time{}}
 }
 
 // Printf logs what the client says, which by default is only what went wrong.
@@ -40,10 +40,10 @@ func (l *redisLog) isNew(text string) bool {
 	now := time.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	maps.DeleteFunc(l.said, func(_ string, at time.Time) bool { return now.Sub(at) >= redisSaysAgain })
-	if _, lately := l.said[text]; lately {
+	maps.DeleteFunc(l.lastLogged, func(_ string, at time.Time) bool { return now.Sub(at) >= redisLogInterval })
+	if _, lately := l.lastLogged[text]; lately {
 		return false
 	}
-	l.said[text] = now
+	l.lastLogged[text] = now
 	return true
 }

@@ -18,7 +18,7 @@ import (
 )
 
 // Measuring is a process that measures itself.
-type Measuring struct {
+type Instruments struct {
 	*telemetry.Telemetry
 	Logger *slog.Logger
 	page   *http.Server
@@ -27,15 +27,15 @@ type Measuring struct {
 // How long a request for the page of metrics may take to arrive, and how long the
 // last spans, metrics and logs may take to be sent.
 const (
-	pagePatience = 5 * time.Second
-	sendPatience = 3 * time.Second
+	headerTimeout = 5 * time.Second
+	flushTimeout  = 3 * time.Second
 )
 
 // Measure makes a process measure itself, as OTEL_… variables say, and serves its
 // metrics as a page if there is an address for it. What is logged goes to the handler
 // too, with what its Redis clients say; secrets go nowhere. There is one such process in a
 // process.
-func Measure(ctx context.Context, service, listen string, logs slog.Handler, secrets *redact.Redactor) (*Measuring, error) {
+func Measure(ctx context.Context, service, listen string, logs slog.Handler, secrets *redact.Redactor) (*Instruments, error) {
 	t, err := telemetry.Open(ctx, telemetry.Config{
 		Service: service, Instance: processName(), Getenv: os.Getenv, Prometheus: listen != "", Clean: secrets.String,
 	})
@@ -47,7 +47,7 @@ func Measure(ctx context.Context, service, listen string, logs slog.Handler, sec
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
 		here.WarnContext(ctx, "some of what was measured is lost", "error", err)
 	}))
-	m := &Measuring{Telemetry: t, Logger: slog.New(secrets.Handler(t.Logs(logs)))}
+	m := &Instruments{Telemetry: t, Logger: slog.New(secrets.Handler(t.Logs(logs)))}
 	redis.SetLogger(newRedisLog(m.Logger))
 	if listen == "" {
 		return m, nil
@@ -58,7 +58,7 @@ func Measure(ctx context.Context, service, listen string, logs slog.Handler, sec
 	}
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", t.Page)
-	m.page = &http.Server{Handler: mux, ReadHeaderTimeout: pagePatience}
+	m.page = &http.Server{Handler: mux, ReadHeaderTimeout: headerTimeout}
 	go func() {
 		if err := m.page.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 			m.Logger.ErrorContext(ctx, "the page of metrics is served no more", "error", err)
@@ -69,8 +69,8 @@ func Measure(ctx context.Context, service, listen string, logs slog.Handler, sec
 }
 
 // Close sends what is left.
-func (m *Measuring) Close() {
-	ctx, cancel := context.WithTimeout(context.Background(), sendPatience)
+func (m *Instruments) Close() {
+	ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
 	defer cancel()
 	if m.page != nil {
 		if err := m.page.Shutdown(ctx); err != nil {

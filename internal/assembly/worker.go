@@ -56,20 +56,20 @@ type Worker struct {
 	Health net.Listener
 	// Alive tells whoever connects that the process lives (see package alive), so that
 	// its runs need not wait once it is dead; nil: nowhere.
-	Alive       net.Listener
-	Begun       func()               // called once all is in order and it is about to ask for runs; nil: nobody wants to know
-	DrainFor    time.Duration        // for so long, once it is to end, it goes on with the runs that it has
-	Hurry       <-chan struct{}      // closed once it is to do so no longer; nil: never before
-	BashNetwork bool                 // commands may use the network
-	Telemetry   *telemetry.Telemetry // nil: nobody measures
-	Sandbox     sandbox.Options
-	Logger      *slog.Logger
-	Now         func() time.Time // nil: time.Now
+	Alive        net.Listener
+	OnReady      func()               // called once all is in order and it is about to ask for runs; nil: nobody wants to know
+	DrainFor     time.Duration        // for so long, once it is to end, it goes on with the runs that it has
+	StopDraining <-chan struct{}      // closed once it is to do so no longer; nil: never before
+	BashNetwork  bool                 // commands may use the network
+	Telemetry    *telemetry.Telemetry // nil: nobody measures
+	Sandbox      sandbox.Options
+	Logger       *slog.Logger
+	Now          func() time.Time // nil: time.Now
 }
 
 // Run works until ctx ends, or until it has been drained.
 func (w Worker) Run(ctx context.Context) error {
-	slack()
+	heapBallast()
 	told := ctx
 	ctx, stop := context.WithCancel(context.WithoutCancel(told))
 	defer stop()
@@ -80,10 +80,10 @@ func (w Worker) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("what may be fetched beside the internet: %w", err)
 	}
-	if err := w.missing(); err != nil {
+	if err := w.checkDirs(); err != nil {
 		return err
 	}
-	confined, err := w.confine(ctx)
+	confined, err := w.newSandbox(ctx)
 	if err != nil {
 		return err
 	}
@@ -100,7 +100,7 @@ func (w Worker) Run(ctx context.Context) error {
 	}
 	// Runs use the servers until the last has ended.
 	defer stopServers()
-	observe, err := w.observed()
+	observe, err := w.observer()
 	if err != nil {
 		return err
 	}
@@ -116,22 +116,22 @@ func (w Worker) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := w.measure(run); err != nil {
+	if err := w.measureSlots(run); err != nil {
 		return err
 	}
 	defer serveHealth(ctx, w.Health, of, w.Logger)()
 	defer of.Shutdown()
-	defer w.tellAlive(ctx, id)()
-	defer context.AfterFunc(told, func() { w.end(ctx, run, stop) })()
-	w.begun()
+	defer w.serveAlive(ctx, id)()
+	defer context.AfterFunc(told, func() { w.drainAndStop(ctx, run, stop) })()
+	w.notifyReady()
 	return run.Run(ctx)
 }
 
 // missing reports a directory that a flag names and that is not there.
-func (w Worker) missing() error {
+func (w Worker) checkDirs() error {
 	return cmp.Or(
-		directories("--workspace", w.Workspace), directories("--workspaces", w.Workspaces),
-		directories("--skills-dir", w.SkillsDirs...), directories("--plugins-dir", w.PluginsDir),
+		checkDirs("--workspace", w.Workspace), checkDirs("--workspaces", w.Workspaces),
+		checkDirs("--skills-dir", w.SkillsDirs...), checkDirs("--plugins-dir", w.PluginsDir),
 	)
 }
 
@@ -145,14 +145,14 @@ func (w Worker) bus(installation string) (*dispatch.Bus, error) {
 }
 
 // begun tells whoever wants to know that the worker is about to ask for runs.
-func (w Worker) begun() {
-	if w.Begun != nil {
-		w.Begun()
+func (w Worker) notifyReady() {
+	if w.OnReady != nil {
+		w.OnReady()
 	}
 }
 
 // end stops the worker, but lets it drain first if it may.
-func (w Worker) end(ctx context.Context, run *worker.Worker, stop func()) {
+func (w Worker) drainAndStop(ctx context.Context, run *worker.Worker, stop func()) {
 	defer stop()
 	if w.DrainFor <= 0 {
 		return
@@ -160,7 +160,7 @@ func (w Worker) end(ctx context.Context, run *worker.Worker, stop func()) {
 	run.Drain()
 	select {
 	case <-time.After(w.DrainFor):
-	case <-w.Hurry:
+	case <-w.StopDraining:
 	case <-ctx.Done(): // it has drained
 	}
 }
@@ -175,7 +175,7 @@ func (w Worker) name() string {
 }
 
 // confine makes ready what commands run in, and says how far it goes.
-func (w Worker) confine(ctx context.Context) (*sandbox.Sandbox, error) {
+func (w Worker) newSandbox(ctx context.Context) (*sandbox.Sandbox, error) {
 	config, err := w.Sandbox.Config(os.Environ(), cmp.Or(w.Workspaces, w.Workspace))
 	if err != nil {
 		return nil, err
@@ -194,7 +194,7 @@ func (w Worker) confine(ctx context.Context) (*sandbox.Sandbox, error) {
 }
 
 // tellAlive tells that the process lives until stop is called, which waits.
-func (w Worker) tellAlive(ctx context.Context, id string) (stop func()) {
+func (w Worker) serveAlive(ctx context.Context, id string) (stop func()) {
 	if w.Alive == nil {
 		return func() {}
 	}
@@ -212,7 +212,7 @@ func (w Worker) tellAlive(ctx context.Context, id string) (stop func()) {
 }
 
 // observed makes calls of the model and of tools spans, if somebody measures.
-func (w *Worker) observed() (loop.Observer, error) {
+func (w *Worker) observer() (loop.Observer, error) {
 	if w.Telemetry == nil {
 		return nil, nil
 	}
@@ -222,7 +222,7 @@ func (w *Worker) observed() (loop.Observer, error) {
 }
 
 // measure counts the slots in use, if somebody measures.
-func (w Worker) measure(run *worker.Worker) error {
+func (w Worker) measureSlots(run *worker.Worker) error {
 	if w.Telemetry == nil {
 		return nil
 	}

@@ -14,7 +14,7 @@ const service = "coppice"
 
 // measured is a process that measures itself and knows its secrets.
 type measured struct {
-	*assembly.Measuring
+	*assembly.Instruments
 	secrets *redact.Redactor
 }
 

@@ -26,7 +26,7 @@ var errAllCalled = errors.New("all callbacks have ended")
 func (r *runCommand) callBack(ctx context.Context, a *app, running *assembly.Running, session string, seen int64) (owing bool) {
 	ctx, cancel := context.WithTimeout(ctx, callbackPatience)
 	defer cancel()
-	callbacks, err := running.Owed(ctx, session)
+	callbacks, err := running.PendingCallbacks(ctx, session)
 	urls := map[tree.ChildRun]string{}
 	for _, c := range callbacks {
 		urls[tree.ChildRun{Task: c.Task, Run: c.Run}] = c.URL
