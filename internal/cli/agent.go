@@ -17,8 +17,8 @@ type agentRow struct{ name, value string }
 // printDefinition prints all there is to know of an agent.
 func (a *app) printDefinition(resp *pb.GetAgentResponse) error {
 	agent, l := resp.GetAgent(), a.look()
-	rows := append(agentRows(agent), moreRows(agent.GetDefinition())...)
-	rows = append(rows, agentRow{"source", agent.GetSource()}, agentRow{"version", agent.GetVersion()}, agentRow{"put", putText(resp.GetVersions())})
+	rows := append(agentRows(agent), definitionRows(agent.GetDefinition())...)
+	rows = append(rows, agentRow{"source", agent.GetSource()}, agentRow{"version", agent.GetVersion()}, agentRow{"put", versionsText(resp.GetVersions())})
 	rows = slices.DeleteFunc(rows, func(r agentRow) bool { return r.value == "" })
 	wide := 0
 	for _, r := range rows {
@@ -36,12 +36,12 @@ func agentRows(agent *pb.Agent) []agentRow {
 	list := func(names []string) string { return strings.Join(names, ", ") }
 	return []agentRow{
 		{"mode", modeText(agent.GetMode())},
-		{"tools", orElse(list(agent.GetTools()), "all")},
+		{"tools", orDefault(list(agent.GetTools()), "all")},
 		{"not", list(agent.GetDisallowedTools())},
 		{"deferred", list(agent.GetDeferredTools())},
-		{"skills", orElse(list(agent.GetSkills()), "all")},
-		{"spawns", orElse(list(agent.GetSpawns()), "all that may be")},
-		{"model", orElse(agent.GetModel(), "that of the parent")},
+		{"skills", orDefault(list(agent.GetSkills()), "all")},
+		{"spawns", orDefault(list(agent.GetSpawns()), "all that may be")},
+		{"model", orDefault(agent.GetModel(), "that of the parent")},
 		{"iterations", iterationsText(agent)},
 		{"timeout", timeoutText(agent)},
 		{"runs", backgroundText(agent)},
@@ -52,7 +52,7 @@ func agentRows(agent *pb.Agent) []agentRow {
 
 // ofFields reports whether a key of a definition is shown as a field of the agent. Whatever else
 // a definition says is shown by its keys, also what this program does not know.
-func ofFields(key string) bool {
+func isField(key string) bool {
 	switch key {
 	case "name", "description", "mode", "tools", "disallowed_tools", "deferred_tools", "skills", "spawns", "model",
 		"max_iterations", "timeout", "background", "on_interrupt", "reminder":
@@ -62,7 +62,7 @@ func ofFields(key string) bool {
 }
 
 // moreRows are what the definition says that the fields do not.
-func moreRows(definition string) []agentRow {
+func definitionRows(definition string) []agentRow {
 	const fence = "---\n"
 	front, _, fenced := strings.Cut(strings.TrimPrefix(definition, fence), "\n"+fence)
 	if definition == "" { // an orchestrator that gives none
@@ -75,7 +75,7 @@ func moreRows(definition string) []agentRow {
 	var rows []agentRow
 	for _, item := range said {
 		key := fmt.Sprint(item.Key)
-		if ofFields(key) {
+		if isField(key) {
 			continue
 		}
 		values := []any{item.Value}
@@ -142,7 +142,7 @@ func interruptText(agent *pb.Agent) string {
 }
 
 // putText lists versions with when they were put.
-func putText(versions []*pb.AgentVersion) string {
+func versionsText(versions []*pb.AgentVersion) string {
 	var all []string
 	for _, v := range versions {
 		all = append(all, fmt.Sprintf("%s (%s)", v.GetVersion(), v.GetPutTime().AsTime().Local().Format(time.DateTime)))

@@ -103,7 +103,7 @@ type putAgentCommand struct {
 
 // Run puts an agent.
 func (g *putAgentCommand) Run(ctx context.Context, a *app) error {
-	data, err := a.file(ctx, g.File, "the definition", definitionMost)
+	data, err := a.file(ctx, g.File, "the definition", maxDefinition)
 	if err != nil {
 		return err
 	}
@@ -163,7 +163,7 @@ func modeText(m pb.AgentMode) string {
 	return strings.ToLower(strings.TrimPrefix(m.String(), "AGENT_MODE_"))
 }
 
-func orElse(s, standard string) string {
+func orDefault(s, standard string) string {
 	if s == "" {
 		return standard
 	}

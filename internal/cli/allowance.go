@@ -8,7 +8,7 @@ import (
 
 // allowanceFlags say how many model calls the runs of an installation in this process may make,
 // and how long they may take.
-type allowanceFlags struct {
+type runLimitFlags struct {
 	MaxIterations    *int `placeholder:"N" help:"Model calls of a root's run, unless its agent says otherwise; by default 100."`
 	MaxIterationsSub *int `placeholder:"N" help:"Model calls of a sub-agent's run, unless its agent or the call says otherwise; by default 50."`
 
@@ -16,7 +16,7 @@ type allowanceFlags struct {
 }
 
 // limits are those that sessions have with them.
-func (f allowanceFlags) limits() (*tree.Limits, error) {
+func (f runLimitFlags) limits() (*tree.Limits, error) {
 	limits := tree.DefaultLimits()
 	if f.RunTimeout < 0 {
 		return nil, usagef("--run-timeout %s is negative", f.RunTimeout)

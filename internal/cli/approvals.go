@@ -51,7 +51,7 @@ func (p permissionFlags) permissions() (*pb.Permissions, error) {
 
 // undecided is what a session may do in which nobody can decide: unless something else was
 // said, sub-agents are denied what they ask, and go on.
-func undecided(p *pb.Permissions) *pb.Permissions {
+func denyWithoutDecider(p *pb.Permissions) *pb.Permissions {
 	if p.GetApprovals() != pb.SubagentApprovals_SUBAGENT_APPROVALS_UNSPECIFIED {
 		return p
 	}
@@ -89,15 +89,15 @@ func (c *approvalsCommand) Run(ctx context.Context, a *app) error {
 			}
 			text := approvalText(p)
 			if p.GetState() == pb.ApprovalState_APPROVAL_STATE_OPEN {
-				text += c.deciding(a).in(p.GetSessionId()).allOf(p, p.GetTaskId(), "  ")
+				text += c.decisionHelp(a).forSession(p.GetSessionId()).fullArgument(p, p.GetTaskId(), "  ")
 			}
 			return a.print(text)
 		})
 		switch {
 		case err == nil && shown == 0 && c.All:
-			a.none("approvals")
+			a.printNone("approvals")
 		case err == nil && shown == 0:
-			a.none("open approvals")
+			a.printNone("open approvals")
 		}
 		return err
 	})
@@ -143,7 +143,7 @@ func approvalText(p *pb.Approval) string {
 func askedBy(askers []policy.Asker) string {
 	var by []string
 	for _, asker := range askers {
-		show := safeWhole
+		show := safeExact
 		if asker.Rule == "" { // a model can have chosen where a link leads
 			show = quoted
 		}
@@ -156,27 +156,29 @@ func askedBy(askers []policy.Asker) string {
 }
 
 // askers are what asks about a call.
-func askers(q ruled) []policy.Asker { return policy.Askers(q.GetTool(), q.GetArgument(), q.GetRules()) }
+func askers(q ruledCall) []policy.Asker {
+	return policy.Askers(q.GetTool(), q.GetArgument(), q.GetRules())
+}
 
 // callText is a call on one line: its tool and all that is known of what it is about.
-func callText(q asked) string {
+func callText(q approvalCall) string {
 	if q.GetArgument() == "" {
 		return safeLine(q.GetTool())
 	}
-	return safeLine(q.GetTool()) + " " + orElse(pieces(q), safeWhole(q.GetArgument()))
+	return safeLine(q.GetTool()) + " " + orDefault(argumentParts(q), safeExact(q.GetArgument()))
 }
 
 // quotedCall is callText where words stand around it.
-func quotedCall(q asked) string {
+func quotedCall(q approvalCall) string {
 	if q.GetArgument() == "" {
 		return safeLine(q.GetTool())
 	}
-	return safeLine(q.GetTool()) + " " + orElse(pieces(q), quoted(q.GetArgument()))
+	return safeLine(q.GetTool()) + " " + orDefault(argumentParts(q), quoted(q.GetArgument()))
 }
 
 // pieces is what is known of an argument that is not whole, and how much is not, where nobody takes
 // that for a part of it: outside of the quotation marks. It is empty for one that is whole.
-func pieces(q asked) string {
+func argumentParts(q approvalCall) string {
 	if q.GetArgumentCut() <= 0 {
 		return ""
 	}
@@ -189,26 +191,26 @@ func pieces(q asked) string {
 }
 
 // ask takes in what happens to the questions of a task.
-func (n *node) ask(e *pb.Event) {
+func (n *node) applyApproval(e *pb.Event) {
 	switch k := e.GetKind().(type) {
 	case *pb.Event_ApprovalRequested:
-		n.asks = append(n.asks, k.ApprovalRequested)
+		n.questions = append(n.questions, k.ApprovalRequested)
 	case *pb.Event_ApprovalDecided:
-		n.answered(k.ApprovalDecided.GetApprovalId())
+		n.removeQuestion(k.ApprovalDecided.GetApprovalId())
 	case *pb.Event_ApprovalExpired:
-		n.answered(k.ApprovalExpired.GetApprovalId())
+		n.removeQuestion(k.ApprovalExpired.GetApprovalId())
 	}
 }
 
 // settles gives the open question that an event settles, before the event is taken in; nil if
 // there is none.
-func (f *forest) settles(e *pb.Event) *pb.ApprovalRequested {
-	id := orElse(e.GetApprovalDecided().GetApprovalId(), e.GetApprovalExpired().GetApprovalId())
+func (f *forest) questionSettledBy(e *pb.Event) *pb.ApprovalRequested {
+	id := orDefault(e.GetApprovalDecided().GetApprovalId(), e.GetApprovalExpired().GetApprovalId())
 	n := f.nodes[e.GetTaskId()]
 	if n == nil || id == "" {
 		return nil
 	}
-	for _, q := range n.asks {
+	for _, q := range n.questions {
 		if q.GetApprovalId() == id {
 			return q
 		}
@@ -216,56 +218,56 @@ func (f *forest) settles(e *pb.Event) *pb.ApprovalRequested {
 	return nil
 }
 
-func (n *node) answered(approval string) {
-	for i, q := range n.asks {
+func (n *node) removeQuestion(approval string) {
+	for i, q := range n.questions {
 		if q.GetApprovalId() == approval {
-			n.asks = append(n.asks[:i:i], n.asks[i+1:]...)
+			n.questions = append(n.questions[:i:i], n.questions[i+1:]...)
 			return
 		}
 	}
 }
 
 // asking counts the open questions of all tasks.
-func (f *forest) asking() int64 {
+func (f *forest) openQuestions() int64 {
 	var all int64
 	for _, n := range f.order {
-		all += int64(len(n.asks))
+		all += int64(len(n.questions))
 	}
 	return all
 }
 
 // asked is an approval, as it is listed or in the event that tells of it.
-type asked interface {
-	ruled
+type approvalCall interface {
+	ruledCall
 	GetArgumentCut() int64
 }
 
 // ruled is a call that rules are about.
-type ruled interface {
+type ruledCall interface {
 	GetTool() string
 	GetArgument() string
 	GetRules() []string
 }
 
 // askText says what a task asks, and how to answer if it has an id.
-func askText(q asked, task, approval string, by deciding) string {
+func askText(q approvalCall, task, approval string, by decisionHelp) string {
 	text := "may " + quotedCall(q) + " run?"
-	if by.one == nil {
-		return text + by.allOf(q, task, " ")
+	if by.decideText == nil {
+		return text + by.fullArgument(q, task, " ")
 	}
 	if more := byMode(q); more != "" {
 		text += " " + more + ";"
 	}
-	return text + " " + safeLine(by.one(idEnd(approval), byRule(q))) + by.allOf(q, task, "; ")
+	return text + " " + safeLine(by.decideText(idEnd(approval), byRule(q))) + by.fullArgument(q, task, "; ")
 }
 
 // byRule says which rules ask; empty if it is the mode alone.
-func byRule(q ruled) string {
+func byRule(q ruledCall) string {
 	return askedBy(slices.DeleteFunc(askers(q), func(a policy.Asker) bool { return a.Rule == "" }))
 }
 
 // byMode says that the mode asks about more than what is shown of a call; empty if it does not.
-func byMode(q asked) string {
+func byMode(q approvalCall) string {
 	return askedBy(slices.DeleteFunc(askers(q), func(a policy.Asker) bool { return len(a.For) == 0 }))
 }
 
@@ -293,44 +295,44 @@ func decidedText(d *pb.ApprovalDecided) string {
 
 // deciding says how a person decides on the approvals of a session, at another terminal. The
 // zero value says nothing.
-type deciding struct {
-	list string                               // what lists them; empty if nothing could
-	one  func(approval, byRule string) string // how to decide on one that rules ask about, or the mode
+type decisionHelp struct {
+	listCommand string                               // what lists them; empty if nothing could
+	decideText  func(approval, byRule string) string // how to decide on one that rules ask about, or the mode
 
-	transcript string // what shows a conversation in full, but for whose; empty if nothing could
-	session    string
+	fullTranscript string // what shows a conversation in full, but for whose; empty if nothing could
+	session        string
 }
 
 // in says it for a session.
-func (d deciding) in(session string) deciding {
+func (d decisionHelp) forSession(session string) decisionHelp {
 	d.session = session
 	return d
 }
 
 // allOf says, after a text, where all of a call can be read that is not shown whole.
-func (d deciding) allOf(q asked, task, after string) string {
-	if q.GetArgumentCut() <= 0 || d.transcript == "" {
+func (d decisionHelp) fullArgument(q approvalCall, task, after string) string {
+	if q.GetArgumentCut() <= 0 || d.fullTranscript == "" {
 		return ""
 	}
-	return after + "all of it: " + safeLine(fmt.Sprintf("%s %s %s", d.transcript, idEnd(d.session), idEnd(task)))
+	return after + "all of it: " + safeLine(fmt.Sprintf("%s %s %s", d.fullTranscript, idEnd(d.session), idEnd(task)))
 }
 
 // decidingWith says it for an orchestrator that commands reach with flags.
-func decidingWith(flags string) deciding {
-	return deciding{list: "coppice approvals" + flags, transcript: "coppice transcript --full" + flags, one: func(id, _ string) string {
+func remoteDecisionHelp(flags string) decisionHelp {
+	return decisionHelp{listCommand: "coppice approvals" + flags, fullTranscript: "coppice transcript --full" + flags, decideText: func(id, _ string) string {
 		return fmt.Sprintf("coppice approve%s %s, or coppice deny%[1]s %[2]s", flags, id)
 	}}
 }
 
 // undecidable says it of a session that nobody reaches, and why. keep is the flag that keeps it, so
 // that somebody does; empty if there is none.
-func undecidable(why, keep string) deciding {
-	byRules, byMode := why, why+"; allow it with --allow RULE"+inDefinitions
+func noDecisionHelp(why, keep string) decisionHelp {
+	byRules, byMode := why, why+"; allow it with --allow RULE"+inDefinitionsText
 	if keep != "" {
 		byRules += ": keep it with " + keep
 		byMode += ", or keep the session with " + keep
 	}
-	return deciding{one: func(_, byRule string) string {
+	return decisionHelp{decideText: func(_, byRule string) string {
 		if byRule != "" { // what no other rule allows
 			return byRule + "; " + byRules
 		}
@@ -339,16 +341,16 @@ func undecidable(why, keep string) deciding {
 }
 
 // blocked says what a session waits for that does not go on, and how to decide.
-func (a *app) blocked(ctx context.Context, f follow) error {
-	asks, err := f.client.asks(ctx, f.session, f.deciding)
+func (a *app) reportBlocked(ctx context.Context, f follow) error {
+	asks, err := f.client.openQuestions(ctx, f.session, f.decisionHelp)
 	if err != nil {
 		return err
 	}
-	return a.isBlocked(asks)
+	return a.blockedExit(asks)
 }
 
 // isBlocked says it of questions.
-func (a *app) isBlocked(asks []string) error {
+func (a *app) blockedExit(asks []string) error {
 	for _, ask := range asks {
 		a.warn("blocked: " + ask)
 	}
@@ -356,9 +358,9 @@ func (a *app) isBlocked(asks []string) error {
 }
 
 // asks are the open questions of a session, and how to decide on them.
-func (c *client) asks(ctx context.Context, session string, by deciding) (asks []string, err error) {
+func (c *client) openQuestions(ctx context.Context, session string, by decisionHelp) (asks []string, err error) {
 	err = c.eachApproval(ctx, session, false, func(p *pb.Approval) error {
-		asks = append(asks, askText(p, p.GetTaskId(), p.GetId(), by.in(session)))
+		asks = append(asks, askText(p, p.GetTaskId(), p.GetId(), by.forSession(session)))
 		return nil
 	})
 	return asks, err

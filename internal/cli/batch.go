@@ -26,8 +26,8 @@ import (
 
 // Bounds of a batch.
 const (
-	batchMost    = 256 // sessions at once: what an orchestrator takes of one stream
-	batchNameMax = 150 // bytes of a name, which idempotency keys begin with
+	maxBatchAtOnce = 256 // sessions at once: what an orchestrator takes of one stream
+	maxBatchName   = 150 // bytes of a name, which idempotency keys begin with
 )
 
 type batchCommand struct {
@@ -43,11 +43,11 @@ type batchCommand struct {
 
 // Run opens a session for each line, and shows their answers as they come.
 func (b *batchCommand) Run(ctx context.Context, a *app) error {
-	if b.AtOnce < 1 || b.AtOnce > batchMost {
-		return usagef("--at-once is %d; it must be from 1 to %d", b.AtOnce, batchMost)
+	if b.AtOnce < 1 || b.AtOnce > maxBatchAtOnce {
+		return usagef("--at-once is %d; it must be from 1 to %d", b.AtOnce, maxBatchAtOnce)
 	}
-	if len(b.Name) > batchNameMax {
-		return usagef("--name has %d bytes, at most %d", len(b.Name), batchNameMax)
+	if len(b.Name) > maxBatchName {
+		return usagef("--name has %d bytes, at most %d", len(b.Name), maxBatchName)
 	}
 	if b.Name == "" {
 		b.Name = uuid.NewString()
@@ -57,14 +57,14 @@ func (b *batchCommand) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	return b.with(func(c *client) error {
-		all := &batch{app: a, client: c, atOnce: b.AtOnce, rest: asked, approvals: b.deciding(a).list, open: map[int64]*pb.CreateSessionsRequest{}, asking: map[int64]map[string]bool{}, began: a.now()}
-		err := retried(ctx, false, all.lost, func() (bool, error) { return all.stream(ctx) })
-		if len(all.rest) < len(asked) || err == nil {
-			if failed := all.count(); err == nil {
+		all := &batch{app: a, client: c, atOnce: b.AtOnce, pending: asked, listCommand: b.decisionHelp(a).listCommand, open: map[int64]*pb.CreateSessionsRequest{}, reportedApprovals: map[int64]map[string]bool{}, startedAt: a.now()}
+		err := withRetries(ctx, false, all.reportLost, func() (bool, error) { return all.stream(ctx) })
+		if len(all.pending) < len(asked) || err == nil {
+			if failed := all.printCounts(); err == nil {
 				err = failed
 			}
 		}
-		if left := len(all.open) + len(all.rest); len(all.rest) < len(asked) && left > 0 {
+		if left := len(all.open) + len(all.pending); len(all.pending) < len(asked) && left > 0 {
 			a.complain(fmt.Sprintf("%s left; the same with --name %s goes on with them", plural(int64(left), "line"), shellWord(b.Name)))
 		}
 		switch {
@@ -83,7 +83,7 @@ func (b *batchCommand) read(ctx context.Context, a *app) (asked []*pb.CreateSess
 	if err != nil {
 		return nil, err
 	}
-	budget, err := b.over(nil)
+	budget, err := b.apply(nil)
 	if err != nil {
 		return nil, err
 	}
@@ -94,7 +94,7 @@ func (b *batchCommand) read(ctx context.Context, a *app) (asked []*pb.CreateSess
 		if number == 1 {
 			line = bytes.TrimPrefix(line, []byte("\ufeff")) // with which some editors begin a file
 		}
-		session, err := sessionOf(bytes.TrimSpace(line))
+		session, err := parseLine(bytes.TrimSpace(line))
 		if err != nil {
 			return usagef("line %d: %w", number, err)
 		}
@@ -113,11 +113,11 @@ func (b *batchCommand) read(ctx context.Context, a *app) (asked []*pb.CreateSess
 		if session.Budget == nil {
 			session.Budget = budget
 		}
-		b.say(session)
+		b.apply(session)
 		if session.IdempotencyKey == "" {
 			session.IdempotencyKey = fmt.Sprintf("%s/%d", b.Name, number)
 		}
-		session.Wait = durationpb.New(waitSoon)
+		session.Wait = durationpb.New(minWait)
 		asked = append(asked, &pb.CreateSessionsRequest{Number: number, Session: session})
 		return nil
 	})
@@ -128,7 +128,7 @@ func (b *batchCommand) read(ctx context.Context, a *app) (asked []*pb.CreateSess
 }
 
 // sessionOf reads a line: a prompt, or a request as JSON; nil if it is empty.
-func sessionOf(line []byte) (*pb.CreateSessionRequest, error) {
+func parseLine(line []byte) (*pb.CreateSessionRequest, error) {
 	session := &pb.CreateSessionRequest{}
 	switch {
 	case len(line) == 0:
@@ -150,27 +150,27 @@ func sessionOf(line []byte) (*pb.CreateSessionRequest, error) {
 
 // batch is sessions that are opened and waited for, over one stream after another.
 type batch struct {
-	app    *app
-	client *client
-	atOnce int
-	rest   []*pb.CreateSessionsRequest         // that are still to be asked for
-	open   map[int64]*pb.CreateSessionsRequest // that have been asked for, and have not ended; by number
-	began  time.Time
-	told   bool                      // that nothing comes any more
-	asking map[int64]map[string]bool // the approvals of which was said that a number waits for them
+	app               *app
+	client            *client
+	atOnce            int
+	pending           []*pb.CreateSessionsRequest         // that are still to be asked for
+	open              map[int64]*pb.CreateSessionsRequest // that have been asked for, and have not ended; by number
+	startedAt         time.Time
+	lossReported      bool                      // that nothing comes any more
+	reportedApprovals map[int64]map[string]bool // the approvals of which was said that a number waits for them
 
-	approvals string // the command that lists them
+	listCommand string // the command that lists them
 
 	answers                    int64 // that say more than that it can't be done now
 	completed, failed, refused int64
 }
 
 // lost tells of a broken stream, once until there is an answer again.
-func (b *batch) lost(error) {
-	if !b.told {
+func (b *batch) reportLost(error) {
+	if !b.lossReported {
 		b.app.complain("the connection is lost; trying again")
 	}
-	b.told = true
+	b.lossReported = true
 }
 
 // stream opens and waits for all that is left over one stream. got is whether there was
@@ -186,14 +186,14 @@ func (b *batch) stream(ctx context.Context) (got bool, err error) {
 		return false, err
 	}
 	answers, broken := make(chan *pb.CreateSessionsResponse), make(chan error, 1)
-	go func() { broken <- pass(ctx, stream, answers) }()
+	go func() { broken <- forwardAnswers(ctx, stream, answers) }()
 	before := b.answers
 	err = b.exchange(stream, answers, broken)
 	return b.answers > before || !errors.Is(err, errNotNow), err
 }
 
 // pass hands answers on until the stream breaks.
-func pass(ctx context.Context, stream pb.SessionService_CreateSessionsClient, to chan<- *pb.CreateSessionsResponse) error {
+func forwardAnswers(ctx context.Context, stream pb.SessionService_CreateSessionsClient, to chan<- *pb.CreateSessionsResponse) error {
 	for {
 		answer, err := stream.Recv()
 		switch {
@@ -218,9 +218,9 @@ func (b *batch) exchange(stream pb.SessionService_CreateSessionsClient, answers 
 		}
 	}
 	for {
-		for len(b.rest) > 0 && len(b.open) < b.atOnce {
-			next := b.rest[0]
-			b.rest, b.open[next.GetNumber()] = b.rest[1:], next
+		for len(b.pending) > 0 && len(b.open) < b.atOnce {
+			next := b.pending[0]
+			b.pending, b.open[next.GetNumber()] = b.pending[1:], next
 			if err := ask(stream, next); err != nil {
 				return err
 			}
@@ -230,7 +230,7 @@ func (b *batch) exchange(stream pb.SessionService_CreateSessionsClient, answers 
 		}
 		select {
 		case answer := <-answers:
-			again, err := b.take(stream.Context(), answer)
+			again, err := b.handleAnswer(stream.Context(), answer)
 			if err == nil && again != nil {
 				err = ask(stream, again)
 			}
@@ -252,22 +252,22 @@ func ask(stream pb.SessionService_CreateSessionsClient, req *pb.CreateSessionsRe
 }
 
 // take counts and shows an answer, or gives the request again of a session that goes on.
-func (b *batch) take(ctx context.Context, answer *pb.CreateSessionsResponse) (again *pb.CreateSessionsRequest, err error) {
+func (b *batch) handleAnswer(ctx context.Context, answer *pb.CreateSessionsResponse) (again *pb.CreateSessionsRequest, err error) {
 	number, refused := answer.GetNumber(), answer.GetRefused()
 	if codes.Code(refused.GetCode()) == codes.Unavailable {
 		return nil, fmt.Errorf("%w: %s", errNotNow, refused.GetMessage())
 	}
-	b.told = false
+	b.lossReported = false
 	b.answers++
 	if refused == nil && !answer.GetOpened().GetEnded() {
-		b.asks(ctx, number, answer.GetOpened())
+		b.reportApprovals(ctx, number, answer.GetOpened())
 		again = proto.CloneOf(b.open[number]) // what was sent is gRPC's
-		again.Session.Wait = durationpb.New(longer(again.GetSession().GetWait().AsDuration()))
+		again.Session.Wait = durationpb.New(nextWait(again.GetSession().GetWait().AsDuration()))
 		b.open[number] = again
 		return again, nil
 	}
 	delete(b.open, number)
-	delete(b.asking, number)
+	delete(b.reportedApprovals, number)
 	switch {
 	case refused != nil:
 		b.refused++
@@ -282,12 +282,12 @@ func (b *batch) take(ctx context.Context, answer *pb.CreateSessionsResponse) (ag
 // asks says that a session goes on only after an approval, once for those that are open together,
 // and for each that comes later; where they can't be listed, once. Of a session that was opened
 // just now only the root is as it is by now.
-func (b *batch) asks(ctx context.Context, number int64, opened *pb.CreateSessionResponse) {
+func (b *batch) reportApprovals(ctx context.Context, number int64, opened *pb.CreateSessionResponse) {
 	s := opened.GetSession()
 	if s.GetOpenApprovals()+opened.GetRoot().GetOpenApprovals() == 0 {
 		return
 	}
-	was, told := b.asking[number]
+	was, told := b.reportedApprovals[number]
 	open, more := map[string]bool{}, false
 	err := b.client.eachApproval(ctx, s.GetId(), false, func(p *pb.Approval) error {
 		open[p.GetId()] = true
@@ -295,14 +295,14 @@ func (b *batch) asks(ctx context.Context, number int64, opened *pb.CreateSession
 		return nil
 	})
 	switch {
-	case ctx.Err() != nil || mayGoOn(err): // the next answer comes
+	case ctx.Err() != nil || isTemporary(err): // the next answer comes
 		return
 	case err != nil:
 		open, more = was, !told
 	}
-	b.asking[number] = open
+	b.reportedApprovals[number] = open
 	if more {
-		b.app.complain(fmt.Sprintf("line %d waits for an approval: %s %s", number, b.approvals, s.GetId()))
+		b.app.complain(fmt.Sprintf("line %d waits for an approval: %s %s", number, b.listCommand, s.GetId()))
 	}
 }
 
@@ -325,7 +325,7 @@ func (b *batch) print(answer *pb.CreateSessionsResponse) error {
 		parts = append(parts, l.mark(pb.TaskState_TASK_STATE_FAILED, -1)+" refused: "+refusalText(refused))
 	} else {
 		said := safeLine(root.GetResult())
-		if reason := why(root.GetReason(), root.GetDetail()); reason != "" {
+		if reason := reasonText(root.GetReason(), root.GetDetail()); reason != "" {
 			said = reason
 		}
 		parts = append(parts, l.mark(root.GetState(), -1)+" "+stateText(root.GetState()), safeLine(root.GetSessionId()), said)
@@ -338,13 +338,13 @@ func (b *batch) print(answer *pb.CreateSessionsResponse) error {
 }
 
 // count says what has come of all so far.
-func (b *batch) count() error {
+func (b *batch) printCounts() error {
 	if b.app.json {
 		return nil
 	}
 	l := b.app.look()
 	all := []string{
-		plural(b.completed+b.failed+b.refused, "session") + " in " + durationText(b.app.now().Sub(b.began)),
+		plural(b.completed+b.failed+b.refused, "session") + " in " + durationText(b.app.now().Sub(b.startedAt)),
 		fmt.Sprintf("%d completed", b.completed),
 	}
 	if b.failed > 0 {

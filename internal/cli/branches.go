@@ -39,11 +39,11 @@ func (b *branchCommand) Run(ctx context.Context, a *app) error {
 	}
 	return b.with(func(c *client) error {
 		var err error
-		if req.SessionId, req.TaskId, err = c.both(ctx, b.Session, b.Task); err != nil {
+		if req.SessionId, req.TaskId, err = c.sessionAndTask(ctx, b.Session, b.Task); err != nil {
 			return err
 		}
 		if req.TaskId == "" {
-			if req.TaskId, err = c.current(ctx, req.GetSessionId()); err != nil {
+			if req.TaskId, err = c.currentTask(ctx, req.GetSessionId()); err != nil {
 				return err
 			}
 		}
@@ -77,7 +77,7 @@ func whyBefore(own []*pb.Message, named string, base *pb.Base) string {
 }
 
 // current gives the task that messages go to which name none.
-func (c *client) current(ctx context.Context, session string) (string, error) {
+func (c *client) currentTask(ctx context.Context, session string) (string, error) {
 	resp, err := c.sessions.GetSession(ctx, &pb.GetSessionRequest{SessionId: session})
 	if err != nil {
 		return "", during("reading the session", err)
@@ -93,7 +93,7 @@ func (b *branchCommand) from(ctx context.Context, c *client, req *pb.CreateBranc
 		req.MessageId = *b.From
 		return nil, nil
 	case b.From != nil && *b.From == "":
-		return nil, isEnd("message", *b.From)
+		return nil, checkSuffix("message", *b.From)
 	}
 	_, own, err = c.conversation(ctx, req.GetSessionId(), req.GetTaskId(), false)
 	switch {
@@ -111,7 +111,7 @@ func (b *branchCommand) from(ctx context.Context, c *client, req *pb.CreateBranc
 // messageOf finds the message that a person means: by its number, or by the end of its id.
 func messageOf(own []*pb.Message, name string) (string, error) {
 	number, notANumber := strconv.ParseInt(name, 10, 32)
-	tooShort := isEnd("message", name)
+	tooShort := checkSuffix("message", name)
 	var found []string
 	for _, m := range own {
 		switch {
@@ -127,7 +127,7 @@ func messageOf(own []*pb.Message, name string) (string, error) {
 	case tooShort != nil:
 		return "", tooShort
 	}
-	return onlyOne(found, "message", name)
+	return single(found, "message", name)
 }
 
 // conversation reads what a task inherits, if that is asked for, and its own messages.
@@ -155,7 +155,7 @@ func (c *client) conversation(ctx context.Context, session, task string, inherit
 
 type selectCommand struct {
 	remote
-	alsoTask
+	taskFlag
 	Session string  `arg:"" help:"The session."`
 	Task    *string `arg:"" optional:"" help:"The branch; by default the root."`
 }
@@ -163,7 +163,7 @@ type selectCommand struct {
 // Run makes a branch, or the root, the current one.
 func (s *selectCommand) Run(ctx context.Context, a *app) error {
 	return s.with(func(c *client) error {
-		session, task, err := s.both(ctx, c, s.Session, s.Task)
+		session, task, err := s.sessionAndTask(ctx, c, s.Session, s.Task)
 		if err != nil {
 			return err
 		}
@@ -191,7 +191,7 @@ const importPiece = 256 << 10
 
 // Run opens a session that begins with a transcript.
 func (i *importCommand) Run(ctx context.Context, a *app) error {
-	data, err := a.file(ctx, i.File, "the transcript", transcriptMost)
+	data, err := a.file(ctx, i.File, "the transcript", maxTranscript)
 	if err != nil {
 		return err
 	}

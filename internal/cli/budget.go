@@ -20,7 +20,7 @@ type budgetFlags struct {
 const maxDollars = 1e9
 
 // over gives a budget with what the flags say in its place; nil if they say nothing.
-func (f budgetFlags) over(was *pb.Budget) (*pb.Budget, error) {
+func (f budgetFlags) apply(was *pb.Budget) (*pb.Budget, error) {
 	if f == (budgetFlags{}) {
 		return nil, nil
 	}
@@ -65,7 +65,7 @@ func (b *budgetCommand) Run(ctx context.Context, a *app) error {
 			return during("reading the session", err)
 		}
 		session := resp.GetSession()
-		budget, err := b.over(session.GetBudget())
+		budget, err := b.apply(session.GetBudget())
 		switch {
 		case err != nil:
 			return err
@@ -91,7 +91,7 @@ func (b *budgetCommand) Run(ctx context.Context, a *app) error {
 // budgetText says what a session has used, and of how much, and what calls that are under way
 // are reckoned to take.
 func budgetText(s *pb.Session, dot string) string {
-	used, budget := spending{}.and(s.GetUsage()), s.GetBudget()
+	used, budget := tokenUsage{}.addUsage(s.GetUsage()), s.GetBudget()
 	tokens, cost := countText(used.tokens), used.cost()
 	if budget.GetTokens() > 0 {
 		tokens += " of " + countText(budget.GetTokens())

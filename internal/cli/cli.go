@@ -130,7 +130,7 @@ func Main(ctx context.Context, p Process) int {
 		return exitUsage
 	case ctx.Err() != nil:
 		return exitInterrupted
-	case mayGoOn(err):
+	case isTemporary(err):
 		return exitUnreached
 	}
 	return exitRefused
@@ -150,7 +150,7 @@ func (a *app) complain(text string) {
 func (a *app) warn(line string) { fmt.Fprintln(a.Stderr, "coppice: "+line) }
 
 // none says that a list is empty: beside standard output, where a list of nothing is nothing.
-func (a *app) none(what string) {
+func (a *app) printNone(what string) {
 	if !a.json {
 		fmt.Fprintln(a.Stderr, "no "+what)
 	}

@@ -11,12 +11,12 @@ import (
 // What a shell is offered is given up after a while, and bounded: a person waits for it, and
 // reads it.
 const (
-	completeFor  = 2 * time.Second
-	completeMost = 100
+	completeTimeout = 2 * time.Second
+	maxCompletions  = 100
 )
 
 // place is where a command that embeds it talks to.
-func (r remote) place() remote { return r }
+func (r remote) target() remote { return r }
 
 // complete gives what may stand for an argument of a command, as an orchestrator knows it. If
 // none can be reached there is nothing to offer, and nothing is said.
@@ -26,7 +26,7 @@ func complete(ctx context.Context, of any, argument string, given []string) (val
 	if !remote || offer == nil {
 		return nil, false
 	}
-	ctx, cancel := context.WithTimeout(ctx, completeFor)
+	ctx, cancel := context.WithTimeout(ctx, completeTimeout)
 	defer cancel()
 	_ = at.place().with(func(c *client) (err error) {
 		values, err = offer(ctx, c, given)
@@ -41,18 +41,18 @@ var offers = map[string]func(ctx context.Context, c *client, given []string) ([]
 }
 
 // offered is a value with a few words on it.
-func offered(value string, about ...string) string {
+func completion(value string, about ...string) string {
 	return safeLine(value) + "\t" + safeLine(strings.Join(about, " "))
 }
 
 func offerSessions(ctx context.Context, c *client, _ []string) ([]string, error) {
-	page, err := c.sessions.ListSessions(ctx, &pb.ListSessionsRequest{PageSize: completeMost})
+	page, err := c.sessions.ListSessions(ctx, &pb.ListSessionsRequest{PageSize: maxCompletions})
 	var values []string
 	for _, s := range page.GetSessions() {
-		values = append(values, offered(s.GetId(), stateText(s.GetState())+":", s.GetTitle()))
+		values = append(values, completion(s.GetId(), stateText(s.GetState())+":", s.GetTitle()))
 	}
 	if len(values) > 0 {
-		values = append(values, offered(last, "the newest"))
+		values = append(values, completion(last, "the newest"))
 	}
 	return values, err
 }
@@ -62,19 +62,19 @@ func offerTasks(ctx context.Context, c *client, given []string) ([]string, error
 	if err != nil {
 		return nil, err
 	}
-	page, err := c.tasks.ListTasks(ctx, &pb.ListTasksRequest{SessionId: session, PageSize: completeMost})
+	page, err := c.tasks.ListTasks(ctx, &pb.ListTasksRequest{SessionId: session, PageSize: maxCompletions})
 	var values []string
 	for _, t := range page.GetTasks() {
-		values = append(values, offered(t.GetId(), stateText(t.GetState())+":", t.GetAgent(), t.GetDescription()))
+		values = append(values, completion(t.GetId(), stateText(t.GetState())+":", t.GetAgent(), t.GetDescription()))
 	}
 	return values, err
 }
 
 func offerApprovals(ctx context.Context, c *client, _ []string) ([]string, error) {
-	page, err := c.approvals.ListApprovals(ctx, &pb.ListApprovalsRequest{PageSize: completeMost})
+	page, err := c.approvals.ListApprovals(ctx, &pb.ListApprovalsRequest{PageSize: maxCompletions})
 	var values []string
 	for _, p := range page.GetApprovals() {
-		values = append(values, offered(p.GetId())+callText(p))
+		values = append(values, completion(p.GetId())+callText(p))
 	}
 	return values, err
 }
@@ -83,7 +83,7 @@ func offerAgents(ctx context.Context, c *client, _ []string) ([]string, error) {
 	resp, err := c.agents.ListAgents(ctx, &pb.ListAgentsRequest{})
 	var values []string
 	for _, agent := range resp.GetAgents() {
-		values = append(values, offered(agent.GetName(), agent.GetDescription()))
+		values = append(values, completion(agent.GetName(), agent.GetDescription()))
 	}
 	return values, err
 }
@@ -92,7 +92,7 @@ func offerWorkers(ctx context.Context, c *client, _ []string) ([]string, error) 
 	resp, err := c.admin.ListWorkers(ctx, &pb.ListWorkersRequest{})
 	var values []string
 	for _, w := range resp.GetWorkers() {
-		values = append(values, offered(w.GetId(), "in pool", w.GetPool()))
+		values = append(values, completion(w.GetId(), "in pool", w.GetPool()))
 	}
 	return values, err
 }

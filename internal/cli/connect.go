@@ -62,7 +62,7 @@ func (r remote) with(do func(*client) error) error {
 	if err != nil {
 		return usagef("%w", err)
 	}
-	return errors.Join(r.unreached(do(newClient(conn))), conn.Close())
+	return errors.Join(r.explain(do(newClient(conn))), conn.Close())
 }
 
 // isTarget reports whether orchestrators can be at a target: all addresses of it have a port.
@@ -81,7 +81,7 @@ func isTarget(target string) bool {
 
 // unreached adds to the error of a call which nobody has answered what to look at. Where it is
 // for TLS, that is a mistake which nobody else will mend.
-func (r remote) unreached(err error) error {
+func (r remote) explain(err error) error {
 	s := status.Convert(err)
 	switch {
 	case s.Code() == codes.Unauthenticated && r.Token+r.TokenFile == "":
@@ -98,16 +98,16 @@ func (r remote) unreached(err error) error {
 }
 
 // deciding says how approvals are decided on there.
-func (r remote) deciding(a *app) deciding { return decidingWith(r.reached(a)) }
+func (r remote) decisionHelp(a *app) decisionHelp { return remoteDecisionHelp(r.flagsFor(a)) }
 
 // reached are the flags with which another command reaches the same orchestrator, but for a
 // token: that is not to be on the screen.
-func (r remote) reached(a *app) string {
+func (r remote) flagsFor(a *app) string {
 	at := ""
-	if r.Orchestrator != defaultAddress || a.types("orchestrator") {
+	if r.Orchestrator != defaultAddress || a.hasFlag("orchestrator") {
 		at = " --orchestrator " + shellWord(r.Orchestrator)
 	}
-	return at + a.typedOf("insecure", "tls", "tls-ca", "tls-cert", "tls-key", "token-file")
+	return at + a.typedFlags("insecure", "tls", "tls-ca", "tls-cert", "tls-key", "token-file")
 }
 
 // last names the newest session.
@@ -119,7 +119,7 @@ func (c *client) session(ctx context.Context, name string) (string, error) {
 	if isID(name) {
 		return name, nil
 	}
-	if err := isEnd("session", name); err != nil {
+	if err := checkSuffix("session", name); err != nil {
 		return "", err
 	}
 	req := &pb.ListSessionsRequest{PageSize: 1000}
@@ -141,7 +141,7 @@ func (c *client) session(ctx context.Context, name string) (string, error) {
 			}
 		}
 		if req.PageToken = page.GetNextPageToken(); req.PageToken == "" {
-			return onlyOne(found, "session", name)
+			return single(found, "session", name)
 		}
 	}
 }
@@ -152,7 +152,7 @@ func (c *client) task(ctx context.Context, session, name string) (string, error)
 	if isID(name) {
 		return name, nil
 	}
-	if err := isEnd("task", name); err != nil {
+	if err := checkSuffix("task", name); err != nil {
 		return "", err
 	}
 	var found []string
@@ -168,14 +168,14 @@ func (c *client) task(ctx context.Context, session, name string) (string, error)
 			}
 		}
 		if req.PageToken = page.GetNextPageToken(); req.PageToken == "" {
-			return onlyOne(found, "task", name)
+			return single(found, "task", name)
 		}
 	}
 }
 
 // both finds a session and a task of it. Without a task the second is empty, which means
 // the root, or the current branch.
-func (c *client) both(ctx context.Context, session string, task *string) (sessionID, taskID string, err error) {
+func (c *client) sessionAndTask(ctx context.Context, session string, task *string) (sessionID, taskID string, err error) {
 	if sessionID, err = c.session(ctx, session); err != nil || task == nil {
 		return sessionID, "", err
 	}
@@ -184,13 +184,13 @@ func (c *client) both(ctx context.Context, session string, task *string) (sessio
 }
 
 // alsoTask is the flag of commands that name a task in an argument too.
-type alsoTask struct {
+type taskFlag struct {
 	TaskFlag *string `name:"task" env:"" placeholder:"ID" help:"The task: the same as the argument, in the way that other commands take it."`
 }
 
 // both finds a session and a task of it, which the argument or the flag names.
-func (also alsoTask) both(ctx context.Context, c *client, session string, arg *string) (sessionID, taskID string, err error) {
-	sessionID, taskID, err = c.both(ctx, session, arg)
+func (also taskFlag) sessionAndTask(ctx context.Context, c *client, session string, arg *string) (sessionID, taskID string, err error) {
+	sessionID, taskID, err = c.sessionAndTask(ctx, session, arg)
 	if err != nil || also.TaskFlag == nil {
 		return sessionID, taskID, err
 	}
@@ -204,20 +204,20 @@ func (also alsoTask) both(ctx context.Context, c *client, session string, arg *s
 // fewest is how many characters of the end of an id stand for it. An empty text ends every
 // id, and so finds the only thing there is, where a script has a variable that is not set;
 // so do one or two characters, all too easily.
-const fewest = 4
+const minSuffix = 4
 
 // isEnd refuses a name that says too little to be the end of an id.
-func isEnd(what, name string) error {
+func checkSuffix(what, name string) error {
 	switch {
 	case name == "":
 		return usagef("the id of the %s is empty", what)
-	case len(name) < fewest:
-		return usagef("%q is too short for the end of an id: at least %d characters", name, fewest)
+	case len(name) < minSuffix:
+		return usagef("%q is too short for the end of an id: at least %d characters", name, minSuffix)
 	}
 	return nil
 }
 
-func onlyOne(found []string, what, name string) (string, error) {
+func single(found []string, what, name string) (string, error) {
 	switch {
 	case len(found) == 1:
 		return found[0], nil

@@ -7,27 +7,27 @@ import (
 )
 
 // tokens is all that was read and written, whatever it cost.
-func tokens(u *pb.Usage) int64 {
+func totalTokens(u *pb.Usage) int64 {
 	return u.GetInputTokens() + u.GetOutputTokens() + u.GetCacheReadTokens() + u.GetCacheWriteTokens()
 }
 
 // spending is what was used, and what is known of its cost.
-type spending struct {
+type tokenUsage struct {
 	tokens, priced int64
 	micros         int64 // of the priced tokens, in millionths of a US dollar
 }
 
 // and adds a usage.
-func (s spending) and(u *pb.Usage) spending {
-	return s.plus(spending{tokens(u), u.GetPricedTokens(), u.GetCostMicros()})
+func (s tokenUsage) addUsage(u *pb.Usage) tokenUsage {
+	return s.plus(tokenUsage{totalTokens(u), u.GetPricedTokens(), u.GetCostMicros()})
 }
 
-func (s spending) plus(o spending) spending {
-	return spending{s.tokens + o.tokens, s.priced + o.priced, s.micros + o.micros}
+func (s tokenUsage) plus(o tokenUsage) tokenUsage {
+	return tokenUsage{s.tokens + o.tokens, s.priced + o.priced, s.micros + o.micros}
 }
 
 // cost says what it has cost, as far as that is known; empty if it was nothing.
-func (s spending) cost() string {
+func (s tokenUsage) cost() string {
 	switch {
 	case s.tokens == 0 || s.priced == s.tokens && s.micros == 0:
 		return ""
@@ -40,7 +40,7 @@ func (s spending) cost() string {
 }
 
 // text says how many tokens there were, and what they have cost.
-func (s spending) text(unit string) string {
+func (s tokenUsage) text(unit string) string {
 	text := countText(s.tokens) + " " + unit
 	if cost := s.cost(); cost != "" {
 		text += ", " + cost

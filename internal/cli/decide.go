@@ -11,14 +11,14 @@ import (
 )
 
 // decided are the approvals that a command decides on.
-type decided struct {
+type approvalSelection struct {
 	remote
 	ID  []string `arg:"" optional:"" help:"The approvals; of the id of one that is open the last characters are enough."`
 	All *string  `env:"" placeholder:"SESSION" help:"All approvals of this session that are open now, those of its sub-agents too."`
 }
 
 type approveCommand struct {
-	decided
+	approvalSelection
 	ForSession bool   `env:"" help:"Allow all calls of the session that the same rules ask about."`
 	Message    string `env:"" placeholder:"TEXT" help:"Something to say about it."`
 }
@@ -33,7 +33,7 @@ func (c *approveCommand) Run(ctx context.Context, a *app) error {
 }
 
 type denyCommand struct {
-	decided
+	approvalSelection
 	Message string `env:"" placeholder:"TEXT" help:"Why; the agent's model reads it."`
 }
 
@@ -44,7 +44,7 @@ func (c *denyCommand) Run(ctx context.Context, a *app) error {
 
 // decide decides on each of the approvals in the same way. It knows all of them before it decides
 // on one; one that is refused then keeps none of the others.
-func (d *decided) decide(ctx context.Context, a *app, req *pb.DecideApprovalRequest) error {
+func (d *approvalSelection) decide(ctx context.Context, a *app, req *pb.DecideApprovalRequest) error {
 	switch {
 	case d.All == nil && len(d.ID) == 0:
 		return usagef("say which approvals, or --all SESSION; see coppice approvals")
@@ -52,12 +52,12 @@ func (d *decided) decide(ctx context.Context, a *app, req *pb.DecideApprovalRequ
 		return usagef("--all is for all approvals of a session: say it, or ids")
 	}
 	return d.with(func(c *client) error {
-		ids, err := d.named(ctx, c)
+		ids, err := d.ids(ctx, c)
 		if err != nil {
 			return err
 		}
 		if len(ids) == 0 {
-			a.none("open approvals")
+			a.printNone("open approvals")
 		}
 		var refused []error
 		for _, id := range ids {
@@ -66,7 +66,7 @@ func (d *decided) decide(ctx context.Context, a *app, req *pb.DecideApprovalRequ
 			if err != nil && len(ids) > 1 {
 				err = fmt.Errorf("%s: %w", idEnd(id), err)
 			}
-			if mayGoOn(err) || ctx.Err() != nil {
+			if isTemporary(err) || ctx.Err() != nil {
 				return errors.Join(append(refused, err)...)
 			}
 			refused = append(refused, err)
@@ -76,7 +76,7 @@ func (d *decided) decide(ctx context.Context, a *app, req *pb.DecideApprovalRequ
 }
 
 // named gives the approvals that are named, each once.
-func (d *decided) named(ctx context.Context, c *client) (ids []string, err error) {
+func (d *approvalSelection) ids(ctx context.Context, c *client) (ids []string, err error) {
 	if d.All != nil {
 		session, err := c.session(ctx, *d.All)
 		if err != nil {
@@ -120,7 +120,7 @@ func (c *client) approval(ctx context.Context, name string) (string, error) {
 	case name == last:
 		return "", usagef("expected the id of an approval, not %s, which is a session; see coppice approvals", last)
 	}
-	if err := isEnd("approval", name); err != nil {
+	if err := checkSuffix("approval", name); err != nil {
 		return "", err
 	}
 	var found []string
@@ -133,5 +133,5 @@ func (c *client) approval(ctx context.Context, name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return onlyOne(found, "open approval", name)
+	return single(found, "open approval", name)
 }

@@ -10,12 +10,12 @@ import (
 
 const (
 	// deniedNamed is how many calls that were denied are named where all are told of in one line.
-	deniedNamed = 2
+	maxDeniedNames = 2
 	// deniedMost is how much is shown there of what a call is about, in bytes.
-	deniedMost = 100
+	maxDeniedArgument = 100
 
 	// inDefinitions is said with --allow, as of several modes the strictest counts.
-	inDefinitions = " (a definition with a mode must allow it too)"
+	inDefinitionsText = " (a definition with a mode must allow it too)"
 )
 
 // deniedText says that a call was denied, and why; empty if it was not, or if somebody was asked:
@@ -50,13 +50,13 @@ type denials struct {
 }
 
 // take takes in an event of the session.
-func (d *denials) take(e *pb.Event) {
+func (d *denials) add(e *pb.Event) {
 	denial := e.GetCallClosed().GetDenial()
 	if d == nil || denial.GetCause() != pb.DenialCause_DENIAL_CAUSE_NOBODY_ASKED {
 		return
 	}
 	d.count++
-	name, by := deniedCall(denial, deniedMost), byRule(denial)
+	name, by := deniedCall(denial, maxDeniedArgument), byRule(denial)
 	if by == "" {
 		d.byMode++
 	} else {
@@ -71,7 +71,7 @@ func (d *denials) take(e *pb.Event) {
 			return
 		}
 	}
-	if len(d.names) < deniedNamed {
+	if len(d.names) < maxDeniedNames {
 		d.names = append(d.names, name)
 		d.named++
 	}
@@ -99,9 +99,9 @@ func (d *denials) text(ask string) string {
 	switch d.byMode {
 	case 0: // what a rule asks about no other rule allows
 	case d.count:
-		helps = append(helps, "allow with --allow RULE what may run"+inDefinitions)
+		helps = append(helps, "allow with --allow RULE what may run"+inDefinitionsText)
 	default:
-		helps = append(helps, "allow with --allow RULE what only the mode asks about"+inDefinitions)
+		helps = append(helps, "allow with --allow RULE what only the mode asks about"+inDefinitionsText)
 	}
 	if ask != "" && d.byDefinition < d.count {
 		helps = append(helps, ask)

@@ -49,7 +49,7 @@ func (d *devCommand) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	defer m.Close()
-	install, chosen, err := d.dev(a, m)
+	install, chosen, err := d.devConfig(a, m)
 	if err != nil {
 		return err
 	}
@@ -117,7 +117,7 @@ func (d *devCommand) workspace() string {
 	if d.Workspaces != "" {
 		return ""
 	}
-	return orHere(d.Workspace)
+	return orCurrentDir(d.Workspace)
 }
 
 // data is the directory of the data.

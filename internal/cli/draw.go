@@ -19,7 +19,7 @@ type canvas struct {
 	frame  int  // turns the sign of running tasks; negative stands still
 	ids    bool // whether to show the ends of ids
 
-	deciding deciding
+	decisionHelp decisionHelp
 
 	deniedWide int // how wide that is of all rows which says how many calls were denied
 }
@@ -78,7 +78,7 @@ func (c canvas) label(r row) string {
 		return guides + c.look.dim.Render(c.look.more+" "+r.hidden.more())
 	}
 	n := r.node
-	name, gap := safeLine(orElse(n.agent, "?")), "  "
+	name, gap := safeLine(orDefault(n.agent, "?")), "  "
 	if n.shell {
 		name, gap = shellName, " "
 	}
@@ -133,11 +133,11 @@ func (c canvas) figures(n *node) string {
 		s += fmt.Sprintf("%*s", timeWide, elapsed)
 	}
 	if c.width == 0 || c.width >= toolsFrom {
-		s += fmt.Sprintf("%*s", toolsWide, unlessZero(n.tools, plural(n.tools, "tool")))
+		s += fmt.Sprintf("%*s", toolsWide, textUnlessZero(n.tools, plural(n.tools, "tool")))
 	}
 	s += fmt.Sprintf("%-*s", c.deniedWide, c.denied(n))
 	if c.width == 0 || c.width >= tokensFrom {
-		s += fmt.Sprintf("%*s", tokensWide, unlessZero(n.spent.tokens, countText(n.spent.tokens)+" tok"))
+		s += fmt.Sprintf("%*s", tokensWide, textUnlessZero(n.spent.tokens, countText(n.spent.tokens)+" tok"))
 	}
 	if c.ids && (c.width == 0 || c.width >= idsFrom) {
 		s += "  " + fmt.Sprintf("%*s", shortID, idEnd(n.id))
@@ -157,7 +157,7 @@ func (c canvas) denied(n *node) string {
 	return fmt.Sprintf(", %d denied", n.denied)
 }
 
-func unlessZero(n int64, text string) string {
+func textUnlessZero(n int64, text string) string {
 	if n == 0 {
 		return ""
 	}
@@ -171,10 +171,10 @@ func idEnd(id string) string {
 }
 
 // longQueued is from when on it is said how long a run has waited for a worker.
-const longQueued = 3 * time.Second
+const queuedNotice = 3 * time.Second
 
 // longSilent is from when on it is said for how long nothing was heard of a run.
-const longSilent = time.Minute
+const silentNotice = time.Minute
 
 // silentText says so in minutes, and what it was doing.
 func silentText(silent time.Duration, activity string) string {
@@ -190,20 +190,20 @@ func (c canvas) note(n *node, room int) string {
 	text := ""
 	switch n.state {
 	case pb.TaskState_TASK_STATE_FAILED, pb.TaskState_TASK_STATE_CANCELLED:
-		return c.look.bad.Render(c.cut(why(n.reason, n.detail), room))
+		return c.look.bad.Render(c.cut(reasonText(n.reason, n.detail), room))
 	case pb.TaskState_TASK_STATE_WAITING:
 		text = c.waitText(n)
 	case pb.TaskState_TASK_STATE_NEW:
 		text = "new"
 	case pb.TaskState_TASK_STATE_PENDING:
 		text = "queued"
-		if waits := c.now.Sub(n.queued); waits >= longQueued && !n.queued.IsZero() {
+		if waits := c.now.Sub(n.queued); waits >= queuedNotice && !n.queued.IsZero() {
 			text = "queued for " + durationText(waits)
 		} else if n.attempts > 0 {
 			text = "ready to go on"
 		}
 	case pb.TaskState_TASK_STATE_RUNNING:
-		if silent := c.now.Sub(n.heard); silent >= longSilent && !n.heard.IsZero() {
+		if silent := c.now.Sub(n.lastReported); silent >= silentNotice && !n.lastReported.IsZero() {
 			text = silentText(silent, n.activity)
 		} else if text = n.preview.line(); text == "" {
 			text = safeLine(n.activity)
@@ -216,18 +216,18 @@ func (c canvas) note(n *node, room int) string {
 }
 
 func (c canvas) waitText(n *node) string {
-	if len(n.asks) > 0 {
-		q := n.asks[0]
-		return askText(q, n.id, q.GetApprovalId(), c.deciding)
+	if len(n.questions) > 0 {
+		q := n.questions[0]
+		return askText(q, n.id, q.GetApprovalId(), c.decisionHelp)
 	}
-	if n.asking > 0 && c.deciding.list == "" {
+	if n.openApprovals > 0 && c.decisionHelp.listCommand == "" {
 		return "asks"
 	}
-	if n.asking > 0 {
-		return "asks: see " + safeLine(c.deciding.list)
+	if n.openApprovals > 0 {
+		return "asks: see " + safeLine(c.decisionHelp.listCommand)
 	}
-	if n.total > 0 {
-		return fmt.Sprintf("waiting, %d of %d done", n.met, n.total)
+	if n.waitTotal > 0 {
+		return fmt.Sprintf("waiting, %d of %d done", n.waitMet, n.waitTotal)
 	}
 	return "waiting"
 }
@@ -243,7 +243,7 @@ func (t tail) line() string {
 }
 
 // why gives a reason in words: "max iterations: 40 of 40".
-func why(r pb.Reason, detail string) string {
+func reasonText(r pb.Reason, detail string) string {
 	name := strings.TrimPrefix(r.String(), "REASON_")
 	name = strings.ToLower(strings.ReplaceAll(name, "_", " "))
 	if r == pb.Reason_REASON_UNSPECIFIED {

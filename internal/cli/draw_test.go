@@ -117,7 +117,7 @@ func drawn(t *testing.T, story []moment, name string) string {
 func told(t *testing.T, story []moment) string {
 	t.Helper()
 	var out bytes.Buffer
-	p := &plain{out: &out, look: newLook(true, false), forest: newForest()}
+	p := &plainView{out: &out, look: newLook(true, false), forest: newForest()}
 	for _, s := range story {
 		if err := p.step(s.step); err != nil {
 			t.Fatal(err)
@@ -149,7 +149,7 @@ func TestDrawFits(t *testing.T) {
 			n.state = pb.TaskState(state.Draw(t, "state"))
 			n.tools, n.start, n.activity = int64(i), zero, name.Draw(t, "activity")
 			n.denied = rapid.Int64Range(0, n.tools).Draw(t, "denied")
-			f.hang(n, strconv.Itoa(rapid.IntRange(0, max(0, i-1)).Draw(t, "parent")))
+			f.attach(n, strconv.Itoa(rapid.IntRange(0, max(0, i-1)).Draw(t, "parent")))
 		}
 		c := canvas{
 			look:  newLook(rapid.Bool().Draw(t, "unicode"), rapid.Bool().Draw(t, "colour")),

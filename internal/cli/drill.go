@@ -44,12 +44,12 @@ const drillPart = "COPPICE_DRILL_PART"
 // Run has a tree grow undisturbed, and then again and again with a fault in each.
 func (d *drillCommand) Run(ctx context.Context, a *app) error {
 	if part := a.Getenv(drillPart); part != "" {
-		return d.be(ctx, a, part)
+		return d.runPart(ctx, a, part)
 	}
 	if d.Faults < 0 {
 		return usagef("--faults is %d; it has to be 0 or more", d.Faults)
 	}
-	if err := d.isOnly(d.Faults); err != nil {
+	if err := d.checkOnly(d.Faults); err != nil {
 		return err
 	}
 	if err := isDirectory("--workspace", d.Workspace); err != nil {
@@ -66,27 +66,27 @@ func (d *drillCommand) Run(ctx context.Context, a *app) error {
 			}
 		}()
 	}
-	calm, err := of.tree(ctx, 0, nil)
+	calm, err := of.growTree(ctx, 0, nil)
 	if blocked, is := errors.AsType[*blockedTree](err); is {
-		return a.isBlocked(blocked.asks)
+		return a.blockedExit(blocked.asks)
 	}
 	if err != nil {
 		return err
 	}
-	if calm.said != nil {
-		a.complain("undisturbed: " + calm.said.Error())
+	if calm.logErrors != nil {
+		a.complain("undisturbed: " + calm.logErrors.Error())
 	}
 	plan := numbered(drill.Plan(calm.seen, d.Faults))
-	if err := d.isOnly(len(plan)); err != nil { // there may be fewer moments than were asked for
+	if err := d.checkOnly(len(plan)); err != nil { // there may be fewer moments than were asked for
 		return err
 	}
 	if d.Only != nil {
 		plan = plan[*d.Only-1 : *d.Only]
 	}
-	if err := a.printCalm(calm, len(plan)); err != nil {
+	if err := a.printUndisturbed(calm, len(plan)); err != nil {
 		return err
 	}
-	all, err := a.disturb(ctx, of, calm, plan)
+	all, err := a.growWithFaults(ctx, of, calm, plan)
 	if err != nil {
 		return err
 	}
@@ -102,7 +102,7 @@ func (d *drillCommand) Run(ctx context.Context, a *app) error {
 }
 
 // isOnly refuses a number that none of so many trees has; 0 is a number that is not known yet.
-func (d *drillCommand) isOnly(trees int) error {
+func (d *drillCommand) checkOnly(trees int) error {
 	switch {
 	case d.Only == nil:
 	case trees == 0 && *d.Only < 1:
@@ -128,23 +128,23 @@ func numbered(plan []drill.Fault) []numberedFault {
 }
 
 // disturb has a tree grow for each fault, some at once, and tells of each.
-func (a *app) disturb(ctx context.Context, of *drilling, calm *drilled, plan []numberedFault) (all drilledSum, err error) {
+func (a *app) growWithFaults(ctx context.Context, of *drillSetup, calm *drillResult, plan []numberedFault) (all drillSummary, err error) {
 	var mu sync.Mutex
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(drillsAtOnce)
 	for _, fault := range plan {
 		g.Go(func() error {
-			got, err := of.tree(ctx, fault.number, &fault.Fault)
+			got, err := of.growTree(ctx, fault.number, &fault.Fault)
 			switch {
 			case ctx.Err() != nil:
 				return context.Cause(ctx)
 			case err != nil:
-				got = &drilled{number: fault.number, fault: &fault.Fault, broken: err}
+				got = &drillResult{number: fault.number, fault: &fault.Fault, broken: err}
 			}
 			mu.Lock()
 			defer mu.Unlock()
 			all.add(calm, got)
-			return a.printDrilled(calm, got)
+			return a.printResult(calm, got)
 		})
 	}
 	err = g.Wait()
@@ -152,7 +152,7 @@ func (a *app) disturb(ctx context.Context, of *drilling, calm *drilled, plan []n
 }
 
 // prepare looks at all that is said before anything is started.
-func (d *drillCommand) prepare(ctx context.Context, a *app) (*drilling, error) {
+func (d *drillCommand) prepare(ctx context.Context, a *app) (*drillSetup, error) {
 	words := d.Prompt
 	if len(words) == 0 {
 		words = []string{drillPrompt}
@@ -166,7 +166,7 @@ func (d *drillCommand) prepare(ctx context.Context, a *app) (*drilling, error) {
 		return nil, err
 	}
 	defer m.Close()
-	_, chosen, err := d.dev(a, m)
+	_, chosen, err := d.devConfig(a, m)
 	if err != nil {
 		return nil, err
 	}
@@ -174,11 +174,11 @@ func (d *drillCommand) prepare(ctx context.Context, a *app) (*drilling, error) {
 	if err != nil {
 		return nil, err
 	}
-	budget, err := d.over(nil)
+	budget, err := d.apply(nil)
 	if err != nil {
 		return nil, err
 	}
-	if err := copiable(orHere(d.Workspace)); err != nil {
+	if err := checkWorkspaceSize(orCurrentDir(d.Workspace)); err != nil {
 		return nil, err
 	}
 	self, err := os.Executable()
@@ -192,9 +192,9 @@ func (d *drillCommand) prepare(ctx context.Context, a *app) (*drilling, error) {
 	if !a.json {
 		fmt.Fprintln(a.Stderr, safeLine(m.secrets.String(chosen.Which)))
 	}
-	return &drilling{
-		dir: dir, keep: d.Keep != "", workspace: orHere(d.Workspace), agent: d.Agent, prompt: prompt,
-		permissions: undecided(permissions), budget: budget, self: self, args: a.Args,
+	return &drillSetup{
+		dir: dir, keep: d.Keep != "", workspace: orCurrentDir(d.Workspace), agent: d.Agent, prompt: prompt,
+		permissions: denyWithoutDecider(permissions), budget: budget, self: self, args: a.Args,
 	}, nil
 }
 
@@ -226,7 +226,7 @@ func (d *drillCommand) dir() (dir string, err error) {
 
 // be is the life of one part of an installation. It ends with its standard input: a part whose
 // parent is gone does not stay.
-func (d *drillCommand) be(ctx context.Context, a *app, said string) error {
+func (d *drillCommand) runPart(ctx context.Context, a *app, said string) error {
 	var part drill.Part
 	if err := json.Unmarshal([]byte(said), &part); err != nil {
 		return usagef("$%s: %w", drillPart, err)
@@ -243,7 +243,7 @@ func (d *drillCommand) be(ctx context.Context, a *app, said string) error {
 		return err
 	}
 	defer m.Close()
-	install, _, err := d.dev(a, m)
+	install, _, err := d.devConfig(a, m)
 	if err != nil {
 		return err
 	}

@@ -23,7 +23,7 @@ import (
 )
 
 // drilling is what all trees of a drill have in common.
-type drilling struct {
+type drillSetup struct {
 	dir         string // for all of them
 	keep        bool   // what they leave there
 	workspace   string
@@ -36,16 +36,16 @@ type drilling struct {
 }
 
 // drilled is what has come of a tree.
-type drilled struct {
-	number int
-	fault  *drill.Fault  // nil: none
-	struck *drill.Struck // nil: it has not happened
-	broken error         // why nothing has come of it; nil: the rest says what has
-	said   error         // what its processes had to say that is bad
+type drillResult struct {
+	number    int
+	fault     *drill.Fault  // nil: none
+	struck    *drill.Struck // nil: it has not happened
+	broken    error         // why nothing has come of it; nil: the rest says what has
+	logErrors error         // what its processes had to say that is bad
 
 	root        *pb.Task
-	tasks       []ended // sorted
-	spent       spending
+	tasks       []taskEnd // sorted
+	spent       tokenUsage
 	seen        drill.Seen
 	redelivered int64    // runs that went to a worker again since theirs was lost
 	unknown     []string // the tools of calls of which nobody knows what they have done
@@ -54,24 +54,24 @@ type drilled struct {
 }
 
 // ended is a task of a tree that has ended.
-type ended struct {
+type taskEnd struct {
 	text  string // which it is, and how it has ended
 	state pb.TaskState
 }
 
 const (
 	// drillPatience is how long a tree may take.
-	drillPatience = 10 * time.Minute
+	drillTimeout = 10 * time.Minute
 	// drillCopies bounds what each tree gets a copy of.
-	drillCopies = 256 << 20
+	maxDrillWorkspace = 256 << 20
 	// drillLines is how many lines of what processes have said last are told when one has failed.
-	drillLines = 5
+	maxLogLines = 5
 )
 
 // What can come of a tree beside its end.
 var (
-	errEndless = fmt.Errorf("the tree has not ended in %s", drillPatience)
-	errLeft    = errors.New("a process has ended by itself")
+	errDrillTimeout = fmt.Errorf("the tree has not ended in %s", drillTimeout)
+	errProcessEnded = errors.New("a process has ended by itself")
 )
 
 // blockedTree is a tree that waits for somebody to decide, as nobody does in a drill.
@@ -80,7 +80,7 @@ type blockedTree struct{ asks []string }
 func (b *blockedTree) Error() string { return "blocked: " + strings.Join(b.asks, "; ") }
 
 // tree has a tree grow, with a fault or without.
-func (d *drilling) tree(ctx context.Context, number int, fault *drill.Fault) (_ *drilled, err error) {
+func (d *drillSetup) growTree(ctx context.Context, number int, fault *drill.Fault) (_ *drillResult, err error) {
 	dir := filepath.Join(d.dir, fmt.Sprint(number))
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("making a directory for a tree: %w", err)
@@ -100,7 +100,7 @@ func (d *drilling) tree(ctx context.Context, number int, fault *drill.Fault) (_ 
 		Dir: dir, Fault: fault,
 		Connect: func(target string) (*grpc.ClientConn, error) { return assembly.Connect(target) },
 		Start: func(part drill.Part) *exec.Cmd {
-			cmd := d.part(ctx, part)
+			cmd := d.command(ctx, part)
 			cmd.Stderr = log
 			return cmd
 		},
@@ -108,7 +108,7 @@ func (d *drilling) tree(ctx context.Context, number int, fault *drill.Fault) (_ 
 	if err != nil {
 		return nil, err
 	}
-	got, err := d.grow(ctx, site)
+	got, err := d.runSession(ctx, site)
 	closed := site.Close()
 	_, blocked := errors.AsType[*blockedTree](err)
 	switch {
@@ -118,15 +118,15 @@ func (d *drilling) tree(ctx context.Context, number int, fault *drill.Fault) (_ 
 	case blocked:
 		return nil, err
 	default:
-		return nil, errors.Join(err, closed, said(log))
+		return nil, errors.Join(err, closed, logErrors(log))
 	}
-	got.number, got.fault, got.said = number, fault, said(log)
+	got.number, got.fault, got.logErrors = number, fault, logErrors(log)
 	got.seen, got.struck, got.unknown = site.Seen(), site.Struck(), site.Unknown()
 	return got, nil
 }
 
 // part prepares a process that is a part of an installation.
-func (d *drilling) part(ctx context.Context, part drill.Part) *exec.Cmd {
+func (d *drillSetup) command(ctx context.Context, part drill.Part) *exec.Cmd {
 	said, err := json.Marshal(part)
 	if err != nil {
 		panic(fmt.Sprintf("cli: encoding a part: %v", err)) // of texts alone
@@ -138,7 +138,7 @@ func (d *drilling) part(ctx context.Context, part drill.Part) *exec.Cmd {
 }
 
 // said is what the processes of a site have said last that is bad, as an error.
-func said(log *os.File) error {
+func logErrors(log *os.File) error {
 	text, err := os.ReadFile(log.Name())
 	if err != nil {
 		return err
@@ -152,27 +152,27 @@ func said(log *os.File) error {
 	if len(bad) == 0 {
 		return nil
 	}
-	return errors.New(strings.Join(bad[max(0, len(bad)-drillLines):], "; "))
+	return errors.New(strings.Join(bad[max(0, len(bad)-maxLogLines):], "; "))
 }
 
 // grow opens a session, waits until nothing happens in it any more and reads what has come
 // of it.
-func (d *drilling) grow(ctx context.Context, site *drill.Site) (*drilled, error) {
-	ctx, stop := context.WithTimeoutCause(ctx, drillPatience, errEndless)
+func (d *drillSetup) runSession(ctx context.Context, site *drill.Site) (*drillResult, error) {
+	ctx, stop := context.WithTimeoutCause(ctx, drillTimeout, errDrillTimeout)
 	defer stop()
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	go func() {
 		select {
 		case <-site.Failed():
-			fail(errLeft)
+			fail(errProcessEnded)
 		case <-ctx.Done():
 		}
 	}()
 	c := newClient(site.Conn())
 	begun := time.Now()
 	session := ""
-	err := again(ctx, func() error {
+	err := retryTemporary(ctx, func() error {
 		resp, err := c.sessions.CreateSession(ctx, &pb.CreateSessionRequest{
 			Agent: d.agent, Message: &pb.UserMessage{Text: d.prompt}, Permissions: d.permissions, Budget: d.budget, IdempotencyKey: "drill",
 		})
@@ -182,10 +182,10 @@ func (d *drilling) grow(ctx context.Context, site *drill.Site) (*drilled, error)
 	if err != nil {
 		return nil, during("creating the session", err)
 	}
-	got := &drilled{}
-	w := &watching{client: c.sessions, session: session, untilIdle: true}
+	got := &drillResult{}
+	w := &watcher{client: c.sessions, session: session, untilIdle: true}
 	var idle *pb.Idle
-	err = again(ctx, func() (err error) {
+	err = retryTemporary(ctx, func() (err error) {
 		idle, err = w.each(ctx, func(step *pb.WatchSessionResponse) error {
 			if step.GetEvent().GetReady().GetCause() == pb.ReadyCause_READY_CAUSE_REDELIVERED {
 				got.redelivered++
@@ -209,22 +209,22 @@ func (d *drilling) grow(ctx context.Context, site *drill.Site) (*drilled, error)
 // isBlocked says what a tree waits for.
 func isBlocked(ctx context.Context, c *client, session string) error {
 	blocked := &blockedTree{}
-	err := again(ctx, func() (err error) {
-		blocked.asks, err = c.asks(ctx, session, undecidable("nobody decides in a drill", ""))
+	err := retryTemporary(ctx, func() (err error) {
+		blocked.asks, err = c.openQuestions(ctx, session, noDecisionHelp("nobody decides in a drill", ""))
 		return err
 	})
 	return cmp.Or[error](err, blocked)
 }
 
 // read looks at a tree that has ended.
-func (t *drilled) read(ctx context.Context, c *client, session, root string) error {
-	return again(ctx, func() error {
-		*t = drilled{redelivered: t.redelivered, took: t.took}
+func (t *drillResult) read(ctx context.Context, c *client, session, root string) error {
+	return retryTemporary(ctx, func() error {
+		*t = drillResult{redelivered: t.redelivered, took: t.took}
 		found, err := c.sessions.GetTree(ctx, &pb.GetTreeRequest{SessionId: session})
 		if err != nil {
 			return during("reading the tree", err)
 		}
-		t.spent = spending{}.and(found.GetSession().GetUsage())
+		t.spent = tokenUsage{}.addUsage(found.GetSession().GetUsage())
 		for nodes := []*pb.TreeNode{found.GetRoot()}; len(nodes) > 0; nodes = nodes[1:] {
 			nodes = append(nodes, nodes[0].GetChildren()...)
 			resp, err := c.tasks.GetTask(ctx, &pb.GetTaskRequest{SessionId: session, TaskId: nodes[0].GetTask().GetId()})
@@ -235,9 +235,9 @@ func (t *drilled) read(ctx context.Context, c *client, session, root string) err
 			if task.GetId() == root {
 				t.root = task
 			}
-			t.tasks = append(t.tasks, ended{endText(task), task.GetState()})
+			t.tasks = append(t.tasks, taskEnd{endText(task), task.GetState()})
 		}
-		slices.SortFunc(t.tasks, func(a, b ended) int { return strings.Compare(a.text, b.text) })
+		slices.SortFunc(t.tasks, func(a, b taskEnd) int { return strings.Compare(a.text, b.text) })
 		diagnosed, err := c.admin.Diagnose(ctx, &pb.DiagnoseRequest{SessionId: session})
 		if err != nil {
 			return during("looking at what is stored", err)
@@ -248,10 +248,10 @@ func (t *drilled) read(ctx context.Context, c *client, session, root string) err
 }
 
 // anID is an id as texts have it. Each tree has others.
-var anID = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
+var idPattern = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
 
 // answer is what the tree has come to, but for ids.
-func (t *drilled) answer() string { return anID.ReplaceAllString(t.root.GetResult(), "ID") }
+func (t *drillResult) answer() string { return idPattern.ReplaceAllString(t.root.GetResult(), "ID") }
 
 // endText says which task it is, and how it has ended, but for ids.
 func endText(t *pb.Task) string {
@@ -263,21 +263,21 @@ func endText(t *pb.Task) string {
 		name += ": " + description
 	}
 	end := stateText(t.GetState())
-	if reason := why(t.GetReason(), t.GetDetail()); reason != "" {
+	if reason := reasonText(t.GetReason(), t.GetDetail()); reason != "" {
 		end += ", " + reason
 	}
 	if result := safeLine(t.GetResult()); result != "" {
 		end += ": " + result
 	}
-	return strings.Repeat("  ", int(t.GetDepth())) + name + ": " + anID.ReplaceAllString(end, "ID")
+	return strings.Repeat("  ", int(t.GetDepth())) + name + ": " + idPattern.ReplaceAllString(end, "ID")
 }
 
 // again does something until nobody says any more that it may work later.
-func again(ctx context.Context, do func() error) error {
-	begun, pause := time.Now(), pauses()
+func retryTemporary(ctx context.Context, do func() error) error {
+	begun, pause := time.Now(), newBackOff()
 	for {
 		err := do()
-		if err == nil || !mayGoOn(err) || time.Since(begun) > patience {
+		if err == nil || !isTemporary(err) || time.Since(begun) > retryTimeout {
 			return err
 		}
 		select {
@@ -293,7 +293,7 @@ func again(ctx context.Context, do func() error) error {
 func copyWorkspace(to, from, without string) error {
 	copies, err := os.Stat(without)
 	if err == nil {
-		err = os.CopyFS(to, copied{os.DirFS(from).(fs.ReadLinkFS), copies})
+		err = os.CopyFS(to, copyFS{os.DirFS(from).(fs.ReadLinkFS), copies})
 	}
 	if err != nil {
 		return fmt.Errorf("copying the workspace: %w", err)
@@ -302,20 +302,20 @@ func copyWorkspace(to, from, without string) error {
 }
 
 // copied shows of a directory what is copied.
-type copied struct {
+type copyFS struct {
 	fs.ReadLinkFS
 	without os.FileInfo // a directory that is not
 }
 
 // ReadDir reads a directory.
-func (c copied) ReadDir(name string) ([]fs.DirEntry, error) {
+func (c copyFS) ReadDir(name string) ([]fs.DirEntry, error) {
 	entries, err := fs.ReadDir(c.ReadLinkFS, name)
 	return slices.DeleteFunc(entries, func(e fs.DirEntry) bool {
-		return e.Type()&^(fs.ModeDir|fs.ModeSymlink) != 0 || c.leaves(e)
+		return e.Type()&^(fs.ModeDir|fs.ModeSymlink) != 0 || c.isExcluded(e)
 	}), err
 }
 
-func (c copied) leaves(e fs.DirEntry) bool {
+func (c copyFS) isExcluded(e fs.DirEntry) bool {
 	if !e.IsDir() {
 		return false
 	}
@@ -324,7 +324,7 @@ func (c copied) leaves(e fs.DirEntry) bool {
 }
 
 // copiable refuses a workspace that is too large to be copied for each tree.
-func copiable(dir string) error {
+func checkWorkspaceSize(dir string) error {
 	var size int64
 	err := filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
@@ -334,8 +334,8 @@ func copiable(dir string) error {
 		if err != nil {
 			return err
 		}
-		if size += info.Size(); size > drillCopies {
-			return usagef("the workspace has more than %d MB, and each tree gets a copy of it: name a smaller one with --workspace", drillCopies>>20)
+		if size += info.Size(); size > maxDrillWorkspace {
+			return usagef("the workspace has more than %d MB, and each tree gets a copy of it: name a smaller one with --workspace", maxDrillWorkspace>>20)
 		}
 		return nil
 	})

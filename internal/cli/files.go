@@ -47,7 +47,7 @@ func (f mcpFlags) servers(a *app) ([]mcp.Server, error) {
 }
 
 // there refuses what is named and is not there, and prices that are none.
-func (f files) there() error {
+func (f files) check() error {
 	for _, named := range []struct {
 		flag string
 		dirs []string
@@ -81,6 +81,6 @@ func isFile(flag, name string) error {
 	return nil
 }
 
-func (f files) assembly() assembly.Files {
+func (f files) assemblyFiles() assembly.Files {
 	return assembly.Files{Agents: f.AgentsDir, Plugins: f.PluginsDir, Skills: f.SkillsDir, Models: f.Models, Prices: f.Prices}
 }

@@ -27,29 +27,29 @@ func (f *forest) fold(height int) []row {
 		return nil
 	}
 	shown := map[*node]bool{f.root: true}
-	if height <= 0 || f.root.below() < height {
+	if height <= 0 || f.root.descendants() < height {
 		for _, n := range f.order {
 			shown[n] = true
 		}
 	} else {
-		choose(f, shown, height)
+		chooseVisible(f, shown, height)
 	}
 	return rows(f.root, nil, shown, nil)
 }
 
-func (n *node) below() int {
+func (n *node) descendants() int {
 	sum := len(n.children)
 	for _, c := range n.children {
-		sum += c.below()
+		sum += c.descendants()
 	}
 	return sum
 }
 
 // choose adds nodes to shown while there is room.
-func choose(f *forest, shown map[*node]bool, height int) {
+func chooseVisible(f *forest, shown map[*node]bool, height int) {
 	byNeed := slices.Clone(f.order)
 	slices.SortStableFunc(byNeed, func(a, b *node) int {
-		if c := cmp.Compare(need(a), need(b)); c != 0 {
+		if c := cmp.Compare(displayPriority(a), displayPriority(b)); c != 0 {
 			return c
 		}
 		return b.end.Compare(a.end)
@@ -83,7 +83,7 @@ func choose(f *forest, shown map[*node]bool, height int) {
 }
 
 // need orders nodes by how much they have to be seen.
-func need(n *node) int {
+func displayPriority(n *node) int {
 	switch n.state {
 	case pb.TaskState_TASK_STATE_RUNNING:
 		return 0

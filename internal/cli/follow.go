@@ -17,24 +17,24 @@ const finalLines = 200
 
 // follow is a session that is shown until it is over.
 type follow struct {
-	client    *client
-	session   string
-	after     int64
-	untilIdle bool
-	deltas    bool // with JSON: show pieces of answers as well
-	quiet     bool // show the answer alone
-	leaves    bool // whoever interrupts it takes the session's process away
-	deciding  deciding
-	denied    *denials // takes in what was denied; may be nil
-	seen      *int64   // is given the number of the last event before the session was idle; may be nil
+	client       *client
+	session      string
+	after        int64
+	untilIdle    bool
+	deltas       bool // with JSON: show pieces of answers as well
+	quiet        bool // show the answer alone
+	inProcess    bool // whoever interrupts it takes the session's process away
+	decisionHelp decisionHelp
+	denials      *denials // takes in what was denied; may be nil
+	lastSeq      *int64   // is given the number of the last event before the session was idle; may be nil
 }
 
 // show shows a session in the way that suits standard output, until it is idle,
 // if that was asked for, or ctx ends; then its answer. The error carries the exit
 // code of a root that did not complete, or of a session that is blocked.
 func (a *app) show(ctx context.Context, f follow) error {
-	f.deciding = f.deciding.in(f.session)
-	w := &watching{client: f.client.sessions, session: f.session, untilIdle: f.untilIdle, denied: f.denied}
+	f.decisionHelp = f.decisionHelp.forSession(f.session)
+	w := &watcher{client: f.client.sessions, session: f.session, untilIdle: f.untilIdle, denials: f.denials}
 	_, terminal := a.terminal(a.Stdout)
 	var idle *pb.Idle
 	var err error
@@ -50,19 +50,19 @@ func (a *app) show(ctx context.Context, f follow) error {
 		idle, err = a.showPlain(ctx, f, w)
 	}
 	switch {
-	case ctx.Err() != nil && f.leaves:
-		return errors.Join(context.Cause(ctx), a.finished(ctx, f))
+	case ctx.Err() != nil && f.inProcess:
+		return errors.Join(context.Cause(ctx), a.showFinished(ctx, f))
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case err != nil:
 		return during("watching the session", err)
 	}
-	if f.seen != nil {
-		*f.seen = idle.GetLastSeq()
+	if f.lastSeq != nil {
+		*f.lastSeq = idle.GetLastSeq()
 	}
 	blocked := idle.GetCause() == pb.IdleCause_IDLE_CAUSE_BLOCKED
 	if blocked && !hasEnded(idle.GetRoot().GetState()) {
-		return a.blocked(ctx, f)
+		return a.reportBlocked(ctx, f)
 	}
 	resp, err := f.client.tasks.GetTask(ctx, &pb.GetTaskRequest{SessionId: f.session, TaskId: idle.GetRoot().GetId()})
 	if err != nil {
@@ -72,7 +72,7 @@ func (a *app) show(ctx context.Context, f follow) error {
 	case err != nil:
 		return err
 	case blocked: // what the root no longer waits for
-		return a.blocked(ctx, f)
+		return a.reportBlocked(ctx, f)
 	}
 	return outcome(resp.GetTask())
 }
@@ -86,12 +86,12 @@ func (a *app) answer(resp *pb.GetTaskResponse, f follow) error {
 }
 
 // finishedPatience is how long who leaves waits for what is there already.
-const finishedPatience = 2 * time.Second
+const finishedTimeout = 2 * time.Second
 
 // finished shows the answer of a root that has ended, though others go on below it: nobody could
 // read it later.
-func (a *app) finished(ctx context.Context, f follow) error {
-	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), finishedPatience)
+func (a *app) showFinished(ctx context.Context, f follow) error {
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), finishedTimeout)
 	defer stop()
 	found, err := f.client.sessions.GetSession(ctx, &pb.GetSessionRequest{SessionId: f.session})
 	if err != nil {
@@ -105,20 +105,20 @@ func (a *app) finished(ctx context.Context, f follow) error {
 }
 
 // showPlain tells in lines how the session goes on.
-func (a *app) showPlain(ctx context.Context, f follow, w *watching) (*pb.Idle, error) {
+func (a *app) showPlain(ctx context.Context, f follow, w *watcher) (*pb.Idle, error) {
 	w.deltas = true // among them is what becomes of calls of models that fail
-	p := &plain{out: a.Stdout, look: a.look(), forest: newForest(), deciding: f.deciding, after: f.after}
-	w.lost = func(error) {
-		if p.broke() {
+	p := &plainView{out: a.Stdout, look: a.look(), forest: newForest(), decisionHelp: f.decisionHelp, after: f.after}
+	w.onLost = func(error) {
+		if p.connectionLost() {
 			a.complain("the connection is lost; trying again")
 		}
 	}
-	w.found = func() {
-		if p.stood() {
+	w.onConnected = func() {
+		if p.connectionBack() {
 			a.complain("connected again")
 		}
 	}
-	stop := p.minding(ctx, f.client.whyQueued)
+	stop := p.watchStalls(ctx, f.client.whyQueued)
 	idle, err := w.each(ctx, p.step)
 	stop()
 	if err == nil {
@@ -129,33 +129,33 @@ func (a *app) showPlain(ctx context.Context, f follow, w *watching) (*pb.Idle, e
 
 // asks reports whether somebody at a terminal decides on what is asked in a session that is drawn
 // there.
-func (a *app) asks() bool {
+func (a *app) asksAtTerminal() bool {
 	_, in := a.terminal(a.Stdin)
 	_, out := a.terminal(a.Stdout)
 	return in && out && isTerminal(a.Stderr) && !a.json
 }
 
 // showLive draws on the terminal, and leaves the tree as it was last.
-func (a *app) showLive(ctx context.Context, f follow, w *watching) (*pb.Idle, error) {
+func (a *app) showLive(ctx context.Context, f follow, w *watcher) (*pb.Idle, error) {
 	w.deltas = true
 	l := &live{
-		forest: newForest(), look: a.look(), now: a.now, interrupt: a.Interrupt, deciding: f.deciding,
+		forest: newForest(), look: a.look(), now: a.now, interrupt: a.Interrupt, decisionHelp: f.decisionHelp,
 		why: func() string { return f.client.whyQueued(ctx) },
 	}
 	in := a.Stdin
 	if _, terminal := a.terminal(a.Stdin); !terminal {
 		in = nil
 	}
-	if a.asks() {
-		l.questions.decide, l.questions.elsewhere, l.deciding = f.client.answering(ctx), f.deciding, deciding{}
-		l.questions.elsewhere.one = nil
+	if a.asksAtTerminal() {
+		l.questions.decide, l.questions.help, l.decisionHelp = f.client.answering(ctx), f.decisionHelp, decisionHelp{}
+		l.questions.help.decideText = nil
 	}
 	idle, err := l.draw(ctx, w, in, a.Stdout)
 	if l.forest.root == nil {
 		return idle, err
 	}
 	width, _ := a.terminal(a.Stdout)
-	lines := l.forest.draw(canvas{look: l.look, width: width, height: finalLines, now: a.now(), frame: -1, deciding: f.deciding})
+	lines := l.forest.draw(canvas{look: l.look, width: width, height: finalLines, now: a.now(), frame: -1, decisionHelp: f.decisionHelp})
 	lines = append(lines, l.look.dim.Render(l.forest.summary(a.now(), l.look.dot)))
 	if printErr := a.print(lines...); err == nil {
 		err = printErr
@@ -165,7 +165,7 @@ func (a *app) showLive(ctx context.Context, f follow, w *watching) (*pb.Idle, er
 
 // printAnswer prints the answer of a task that has ended, or why there is none.
 func (a *app) printAnswer(t *pb.Task, apart bool) error {
-	if reason := why(t.GetReason(), t.GetDetail()); reason != "" && t.GetState() != pb.TaskState_TASK_STATE_COMPLETED {
+	if reason := reasonText(t.GetReason(), t.GetDetail()); reason != "" && t.GetState() != pb.TaskState_TASK_STATE_COMPLETED {
 		verb := "the task "
 		if t.GetState() == pb.TaskState_TASK_STATE_CANCELLED {
 			verb += "was "

@@ -31,25 +31,25 @@ type node struct {
 	background  bool
 	branch      bool // a person goes on in it from a message of the task above
 
-	run      int32
-	state    pb.TaskState
-	reason   pb.Reason
-	detail   string
-	attempts int // deliveries of the run
-	activity string
-	preview  tail // what its model is writing
-	met      int32
-	total    int32 // of a wait; 0 if it waits for nothing
-	asks     []*pb.ApprovalRequested
-	asking   int32     // how many there are, where only that is known
-	queued   time.Time // since when it waits for a worker, while it does
-	start    time.Time
-	heard    time.Time // when its worker last reported
-	end      time.Time
+	run           int32
+	state         pb.TaskState
+	reason        pb.Reason
+	detail        string
+	attempts      int // deliveries of the run
+	activity      string
+	preview       tail // what its model is writing
+	waitMet       int32
+	waitTotal     int32 // of a wait; 0 if it waits for nothing
+	questions     []*pb.ApprovalRequested
+	openApprovals int32     // how many there are, where only that is known
+	queued        time.Time // since when it waits for a worker, while it does
+	start         time.Time
+	lastReported  time.Time // when its worker last reported
+	end           time.Time
 
 	tools, pastTools int64
 	denied           int64 // of the tool calls, as far as events tell
-	spent, pastSpent spending
+	spent, pastSpent tokenUsage
 }
 
 func newForest() *forest {
@@ -94,7 +94,7 @@ func (f *forest) find(id string) *node {
 
 // hang puts a node where it belongs. A task whose parent is not known stands
 // beneath the root.
-func (f *forest) hang(n *node, parent string) {
+func (f *forest) attach(n *node, parent string) {
 	switch {
 	case n == f.root || n.parent != nil:
 		return
@@ -126,46 +126,46 @@ func (f *forest) apply(e *pb.Event) {
 	case *pb.Event_BranchOpened:
 		n.state, n.branch = pb.TaskState_TASK_STATE_NEW, true
 		n.agent, n.description = k.BranchOpened.GetAgent(), k.BranchOpened.GetDescription()
-		f.hang(n, k.BranchOpened.GetBase().GetTaskId())
+		f.attach(n, k.BranchOpened.GetBase().GetTaskId())
 		return
 	case *pb.Event_Started:
 		n.begin(e.GetRun(), k.Started, at)
-		f.hang(n, k.Started.GetParentId())
+		f.attach(n, k.Started.GetParentId())
 		return
 	case *pb.Event_Dispatched:
 		n.dispatch(at)
 	case *pb.Event_Message:
-		n.hear(k.Message, at)
+		n.addMessage(k.Message, at)
 	case *pb.Event_CallClosed:
-		n.closed(k.CallClosed)
+		n.closeCall(k.CallClosed)
 	case *pb.Event_Backgrounded:
 		n.background = true
 	case *pb.Event_Parked:
 		n.state = pb.TaskState_TASK_STATE_WAITING
-		n.met, n.total = k.Parked.GetWait().GetMet(), k.Parked.GetWait().GetTotal()
+		n.waitMet, n.waitTotal = k.Parked.GetWait().GetMet(), k.Parked.GetWait().GetTotal()
 	case *pb.Event_Ready:
 		n.state, n.queued = pb.TaskState_TASK_STATE_PENDING, at
-		n.met, n.total = 0, 0
+		n.waitMet, n.waitTotal = 0, 0
 	case *pb.Event_Progress:
-		n.activity, n.heard = k.Progress.GetActivity(), at
+		n.activity, n.lastReported = k.Progress.GetActivity(), at
 	case *pb.Event_HookRan:
 		n.activity = hookText(k.HookRan)
 	case *pb.Event_Result:
 		n.finish(k.Result, at)
 	default:
-		n.ask(e)
+		n.applyApproval(e)
 	}
-	f.hang(n, "")
+	f.attach(n, "")
 }
 
 // closed takes in that a call has its result.
-func (n *node) closed(c *pb.CallClosed) {
+func (n *node) closeCall(c *pb.CallClosed) {
 	if n.state == pb.TaskState_TASK_STATE_WAITING {
-		n.met = min(n.met+1, n.total)
+		n.waitMet = min(n.waitMet+1, n.waitTotal)
 	}
 	if d := c.GetDenial(); d != nil {
 		n.denied++
-		n.activity = "denied: " + deniedCall(d, deniedMost)
+		n.activity = "denied: " + deniedCall(d, maxDeniedArgument)
 	}
 }
 
@@ -175,7 +175,7 @@ func (n *node) begin(run int32, s *pb.TaskStarted, at time.Time) {
 	n.run, n.state = run, pb.TaskState_TASK_STATE_PENDING
 	n.reason, n.detail = pb.Reason_REASON_UNSPECIFIED, ""
 	n.attempts, n.activity, n.preview = 0, "", tail{}
-	n.met, n.total = 0, 0
+	n.waitMet, n.waitTotal = 0, 0
 	n.queued, n.start, n.end = at, time.Time{}, time.Time{}
 	n.agent, n.description, n.background = s.GetAgent(), s.GetDescription(), s.GetBackground()
 	n.shell = s.GetKind() == pb.TaskKind_TASK_KIND_SHELL
@@ -185,29 +185,29 @@ func (n *node) dispatch(at time.Time) {
 	n.state = pb.TaskState_TASK_STATE_RUNNING
 	n.attempts++
 	n.activity, n.preview = "", tail{}
-	n.heard = at
+	n.lastReported = at
 	if n.start.IsZero() {
 		n.start = at
 	}
 }
 
-func (n *node) hear(m *pb.MessageAppended, at time.Time) {
+func (n *node) addMessage(m *pb.MessageAppended, at time.Time) {
 	if m.GetRole() != pb.Role_ROLE_ASSISTANT {
 		return
 	}
-	n.preview, n.heard = tail{}, at
+	n.preview, n.lastReported = tail{}, at
 	n.tools += int64(len(m.GetCalls()))
-	n.spent = n.spent.and(m.GetUsage())
+	n.spent = n.spent.addUsage(m.GetUsage())
 }
 
 // finish ends a run. What the result says of the run's figures is what counts.
 func (n *node) finish(r *pb.TaskResult, at time.Time) {
 	n.state, n.reason, n.detail = r.GetState(), r.GetReason(), r.GetDetail()
 	n.activity, n.preview = "", tail{}
-	n.met, n.total = 0, 0
+	n.waitMet, n.waitTotal = 0, 0
 	n.end = at
 	n.tools = n.pastTools + int64(r.GetToolUses())
-	n.spent = n.pastSpent.and(r.GetUsage())
+	n.spent = n.pastSpent.addUsage(r.GetUsage())
 }
 
 // preview takes in a piece of an answer under way.
@@ -236,7 +236,7 @@ func forestOf(t *pb.GetTreeResponse) *forest {
 	add = func(parent string, at *pb.TreeNode) {
 		n := f.find(at.GetTask().GetId())
 		n.set(at.GetTask())
-		f.hang(n, parent)
+		f.attach(n, parent)
 		for _, child := range at.GetChildren() {
 			add(n.id, child)
 		}
@@ -258,7 +258,7 @@ func (n *node) set(t *pb.Task) {
 	if !n.ended() {
 		n.activity = t.GetActivity()
 	}
-	n.met, n.total, n.asking = t.GetWait().GetMet(), t.GetWait().GetTotal(), t.GetOpenApprovals()
+	n.waitMet, n.waitTotal, n.openApprovals = t.GetWait().GetMet(), t.GetWait().GetTotal(), t.GetOpenApprovals()
 	if t.GetParentId() != "" && !n.branch && t.GetRun() == 1 { // others may be older than their first run
 		n.queued = t.GetCreateTime().AsTime()
 	}
@@ -266,12 +266,12 @@ func (n *node) set(t *pb.Task) {
 		n.start = t.GetStartTime().AsTime()
 	}
 	if t.GetReportTime() != nil {
-		n.heard = t.GetReportTime().AsTime()
+		n.lastReported = t.GetReportTime().AsTime()
 	}
 	if t.GetEndTime() != nil {
 		n.end = t.GetEndTime().AsTime()
 	}
-	n.tools, n.spent = int64(t.GetToolUses()), spending{}.and(t.GetUsage())
+	n.tools, n.spent = int64(t.GetToolUses()), tokenUsage{}.addUsage(t.GetUsage())
 }
 
 // maxTail is how much of an answer under way is kept, in bytes.

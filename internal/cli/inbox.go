@@ -23,7 +23,7 @@ func (i *inboxCommand) Run(ctx context.Context, a *app) error {
 		return usagef("--news goes with --clear")
 	}
 	return i.with(func(c *client) error {
-		session, task, err := c.both(ctx, i.Session, i.Task)
+		session, task, err := c.sessionAndTask(ctx, i.Session, i.Task)
 		if err != nil {
 			return err
 		}
@@ -46,7 +46,7 @@ func (i *inboxCommand) Run(ctx context.Context, a *app) error {
 			return a.printJSON(resp)
 		}
 		if len(resp.GetEntries()) == 0 {
-			a.none("messages wait")
+			a.printNone("messages wait")
 		}
 		for _, e := range resp.GetEntries() {
 			if err := a.printWaiting(e); err != nil {

@@ -30,7 +30,7 @@ func safeJSON(lines []byte) []byte {
 	var safe bytes.Buffer
 	for _, r := range string(lines) {
 		switch {
-		case harmless(r) || r == '\n':
+		case isHarmless(r) || r == '\n':
 			safe.WriteRune(r)
 		case r <= 0xffff:
 			fmt.Fprintf(&safe, `\u%04x`, r)

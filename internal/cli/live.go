@@ -14,27 +14,27 @@ import (
 )
 
 // redraw is how often the picture is drawn anew.
-const redraw = 100 * time.Millisecond
+const redrawInterval = 100 * time.Millisecond
 
 // live draws a session on a terminal while it grows. It is the model of a
 // terminal program: only the program's goroutine touches it.
 type live struct {
-	forest    *forest
-	look      look
-	now       func() time.Time
-	interrupt func()
-	why       func() string // nobody takes what is queued
-	deciding  deciding
-	questions questions
+	forest       *forest
+	look         look
+	now          func() time.Time
+	interrupt    func()
+	why          func() string // nobody takes what is queued
+	decisionHelp decisionHelp
+	questions    questions
 
 	width, height int
 	frame         int
 	lost          bool // the connection
 	stopping      bool
-	queue         queue
-	unmoved       string // why it stands still
+	stall         stallDetector
+	stallReason   string // why it stands still
 	picture       string
-	tall          int // lines of the picture
+	pictureHeight int // lines of the picture
 }
 
 // What the program is told.
@@ -53,7 +53,7 @@ type (
 func (l *live) Init() tea.Cmd { return tick() }
 
 func tick() tea.Cmd {
-	return tea.Tick(redraw, func(time.Time) tea.Msg { return tickMsg{} })
+	return tea.Tick(redrawInterval, func(time.Time) tea.Msg { return tickMsg{} })
 }
 
 // Update takes in what happened. The picture changes with the clock, so that a
@@ -62,14 +62,14 @@ func (l *live) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	switch m := msg.(type) {
 	case stepMsg:
 		l.forest.step(m.step)
-		l.questions.over(m.step)
+		l.questions.settle(m.step)
 	case lostMsg:
 		l.lost = true
 	case foundMsg:
 		l.lost = false
 	case tea.WindowSizeMsg:
 		resized := l.width > 0
-		l.width, l.height, l.tall = m.Width, m.Height, 0
+		l.width, l.height, l.pictureHeight = m.Width, m.Height, 0
 		l.paint()
 		if resized {
 			// The terminal has wrapped or moved the old picture, nobody knows
@@ -79,9 +79,9 @@ func (l *live) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case tickMsg:
 		l.frame++
 		l.paint()
-		return l, tea.Batch(tick(), l.mind())
+		return l, tea.Batch(tick(), l.checkStalled())
 	case unmovedMsg:
-		l.unmoved = m.why
+		l.stallReason = m.why
 	case answeredMsg:
 		l.questions.answered(m, l.forest)
 	case overMsg:
@@ -101,11 +101,11 @@ func (l *live) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 }
 
 // mind asks for the reason if the session has come to stand still.
-func (l *live) mind() tea.Cmd {
-	if !l.queue.look(l.forest, l.now()) {
+func (l *live) checkStalled() tea.Cmd {
+	if !l.stall.check(l.forest, l.now()) {
 		return nil
 	}
-	l.unmoved = ""
+	l.stallReason = ""
 	why := l.why
 	return func() tea.Msg { return unmovedMsg{why()} }
 }
@@ -123,21 +123,21 @@ func (l *live) paint() {
 	now := l.now()
 	question := l.questions.lines(l.forest, now, l.width, l.height-3)
 	lines := l.forest.draw(canvas{
-		look: l.look, width: l.width, height: max(1, l.height-2-len(question)), now: now, frame: l.frame, deciding: l.deciding,
+		look: l.look, width: l.width, height: max(1, l.height-2-len(question)), now: now, frame: l.frame, decisionHelp: l.decisionHelp,
 	})
 	if l.height > 2 {
-		lines = append(lines, l.look.dim.Render(ansi.Truncate(l.foot(now), l.width, l.look.more)))
+		lines = append(lines, l.look.dim.Render(ansi.Truncate(l.footer(now), l.width, l.look.more)))
 	}
 	lines = append(lines, question...)
-	for len(lines) < l.tall {
+	for len(lines) < l.pictureHeight {
 		lines = append(lines, "")
 	}
-	l.tall = len(lines)
+	l.pictureHeight = len(lines)
 	l.picture = strings.Join(lines, "\n")
 }
 
 // foot is the line below the tree: first what needs somebody, then how the whole stands.
-func (l *live) foot(now time.Time) string {
+func (l *live) footer(now time.Time) string {
 	var parts []string
 	if l.stopping {
 		parts = append(parts, "stopping")
@@ -148,13 +148,13 @@ func (l *live) foot(now time.Time) string {
 	if l.lost {
 		parts = append(parts, "connection lost, trying again")
 	}
-	if l.queue.told && l.unmoved != "" {
-		parts = append(parts, l.unmoved)
+	if l.stall.reported && l.stallReason != "" {
+		parts = append(parts, l.stallReason)
 	}
-	if n := l.forest.asking(); n > 0 {
+	if n := l.forest.openQuestions(); n > 0 {
 		open := plural(n, "open approval")
-		if l.deciding.list != "" {
-			open += ": " + safeLine(l.deciding.list)
+		if l.decisionHelp.listCommand != "" {
+			open += ": " + safeLine(l.decisionHelp.listCommand)
 		}
 		parts = append(parts, open)
 	}
@@ -164,12 +164,12 @@ func (l *live) foot(now time.Time) string {
 // wipe takes the picture away, from the line that the program leaves the cursor
 // on: the last one of the picture.
 func (l *live) wipe(out io.Writer) error {
-	if l.tall == 0 {
+	if l.pictureHeight == 0 {
 		return nil
 	}
 	up := ""
-	if l.tall > 1 {
-		up = ansi.CursorUp(l.tall - 1)
+	if l.pictureHeight > 1 {
+		up = ansi.CursorUp(l.pictureHeight - 1)
 	}
 	_, err := io.WriteString(out, "\r"+up+ansi.EraseScreenBelow)
 	return err
@@ -177,7 +177,7 @@ func (l *live) wipe(out io.Writer) error {
 
 // draw shows a watched session on a terminal until it is over, and gives what it
 // has seen. Ctrl-C calls interrupt. Where a person is asked, it is not over while something is.
-func (l *live) draw(ctx context.Context, w *watching, in io.Reader, out io.Writer) (*pb.Idle, error) {
+func (l *live) draw(ctx context.Context, w *watcher, in io.Reader, out io.Writer) (*pb.Idle, error) {
 	program := tea.NewProgram(l, tea.WithInput(in), tea.WithOutput(out), tea.WithoutSignalHandler())
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -186,8 +186,8 @@ func (l *live) draw(ctx context.Context, w *watching, in io.Reader, out io.Write
 		err  error
 	}
 	ended, asks := make(chan ending, 1), l.questions.decide != nil
-	w.lost = func(err error) { program.Send(lostMsg{err}) }
-	w.found = func() { program.Send(foundMsg{}) }
+	w.onLost = func(err error) { program.Send(lostMsg{err}) }
+	w.onConnected = func() { program.Send(foundMsg{}) }
 	go func() {
 		tell := func(step *pb.WatchSessionResponse) error {
 			program.Send(stepMsg{step})
@@ -195,7 +195,7 @@ func (l *live) draw(ctx context.Context, w *watching, in io.Reader, out io.Write
 		}
 		each := w.each
 		if asks {
-			each = w.past
+			each = w.eachPastBlocks
 		}
 		idle, err := each(ctx, tell)
 		ended <- ending{idle, err}

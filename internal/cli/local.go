@@ -15,13 +15,13 @@ type localFlags struct {
 	provider.Flags
 	sandbox.Options
 	hookFlags
-	allowanceFlags
+	runLimitFlags
 	Redact redact.Flags `embed:""`
 }
 
 // dev reads what the flags name. What is left to say is where things are.
-func (f *localFlags) dev(a *app, m *measured) (assembly.Dev, provider.Choice, error) {
-	if err := f.there(); err != nil {
+func (f *localFlags) devConfig(a *app, m *instruments) (assembly.Dev, provider.Choice, error) {
+	if err := f.check(); err != nil {
 		return assembly.Dev{}, provider.Choice{}, err
 	}
 	chosen, err := a.chooseModel(f.Flags, m)
@@ -41,7 +41,7 @@ func (f *localFlags) dev(a *app, m *measured) (assembly.Dev, provider.Choice, er
 		return assembly.Dev{}, chosen, err
 	}
 	return assembly.Dev{
-		Limits: limits, Files: f.assembly(), Model: chosen.Model, Governor: chosen.Governor, MCP: servers,
+		Limits: limits, Files: f.assemblyFiles(), Model: chosen.Model, Governor: chosen.Governor, MCP: servers,
 		Hooks: hooks, DefinitionHooks: f.DefinitionHooks, Callbacks: f.callbacks(a),
 		FetchAllow: f.FetchAllow, BashNetwork: f.BashNetwork, Sandbox: f.Options,
 		Secrets: m.secrets, Logger: m.Logger, Telemetry: m.Telemetry,

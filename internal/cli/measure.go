@@ -13,7 +13,7 @@ import (
 const service = "coppice"
 
 // measured is a process that measures itself and knows its secrets.
-type measured struct {
+type instruments struct {
 	*assembly.Instruments
 	secrets *redact.Redactor
 }
@@ -21,7 +21,7 @@ type measured struct {
 // measure makes this process measure itself, as the variables of OpenTelemetry say, and
 // take what is known of secrets out of all that it tells. Which secrets are not looked
 // for is logged. Call Close at the end.
-func (a *app) measure(ctx context.Context, listen string, f redact.Flags, logs slog.Handler, others ...redact.Secret) (*measured, error) {
+func (a *app) measure(ctx context.Context, listen string, f redact.Flags, logs slog.Handler, others ...redact.Secret) (*instruments, error) {
 	opened, err := f.Open(os.Environ(), others...)
 	if err != nil {
 		return nil, usagef("%w", err)
@@ -31,5 +31,5 @@ func (a *app) measure(ctx context.Context, listen string, f redact.Flags, logs s
 		return nil, usagef("%w", err)
 	}
 	opened.Report(ctx, m.Logger)
-	return &measured{m, opened.Redactor}, nil
+	return &instruments{m, opened.Redactor}, nil
 }

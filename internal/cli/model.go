@@ -5,7 +5,7 @@ import (
 )
 
 // chooseModel chooses the model that agents of this process use.
-func (a *app) chooseModel(f provider.Flags, m *measured) (provider.Choice, error) {
+func (a *app) chooseModel(f provider.Flags, m *instruments) (provider.Choice, error) {
 	tries, err := m.Tries()
 	if err != nil {
 		return provider.Choice{}, err

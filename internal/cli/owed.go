@@ -14,7 +14,7 @@ import (
 
 // callbackPatience is how long a run in this process waits at its end for callbacks: as long
 // as a call may take, and what it takes until it is made.
-const callbackPatience = callback.DefaultTimeout + 2*time.Second
+const callbackTimeout = callback.DefaultTimeout + 2*time.Second
 
 // errAllCalled ends a watch for the ends of callbacks.
 var errAllCalled = errors.New("all callbacks have ended")
@@ -23,8 +23,8 @@ var errAllCalled = errors.New("all callbacks have ended")
 // them when it has stopped, and says what came of those that have ended after the last event
 // that was seen. That goes beside standard output, which ends with the answer. owing reports
 // whether some have not ended.
-func (r *runCommand) callBack(ctx context.Context, a *app, running *assembly.Running, session string, seen int64) (owing bool) {
-	ctx, cancel := context.WithTimeout(ctx, callbackPatience)
+func (r *runCommand) waitCallbacks(ctx context.Context, a *app, running *assembly.Running, session string, seen int64) (owing bool) {
+	ctx, cancel := context.WithTimeout(ctx, callbackTimeout)
 	defer cancel()
 	callbacks, err := running.PendingCallbacks(ctx, session)
 	urls := map[tree.ChildRun]string{}
@@ -32,24 +32,24 @@ func (r *runCommand) callBack(ctx context.Context, a *app, running *assembly.Run
 		urls[tree.ChildRun{Task: c.Task, Run: c.Run}] = c.URL
 	}
 	if len(urls) > 0 && !r.Quiet {
-		a.complain(fmt.Sprintf("waiting for %s, for up to %s", owedText(urls), callbackPatience))
+		a.complain(fmt.Sprintf("waiting for %s, for up to %s", callbacksText(urls), callbackTimeout))
 	}
-	w := &watching{client: newClient(running.Conn()).sessions, session: session, after: seen, untilIdle: len(urls) == 0}
+	w := &watcher{client: newClient(running.Conn()).sessions, session: session, after: seen, untilIdle: len(urls) == 0}
 	if err == nil && (seen > 0 || len(urls) > 0) {
-		_, err = w.each(ctx, func(step *pb.WatchSessionResponse) error { return r.calledBack(a, step.GetEvent(), urls) })
+		_, err = w.each(ctx, func(step *pb.WatchSessionResponse) error { return r.callbackEnded(a, step.GetEvent(), urls) })
 	}
 	if err != nil && !errors.Is(err, errAllCalled) && ctx.Err() == nil {
 		a.complain("waiting for callbacks: " + err.Error())
 	}
 	if len(urls) > 0 {
-		a.complain("without an answer: " + owedText(urls))
+		a.complain("without an answer: " + callbacksText(urls))
 	}
 	return len(urls) > 0
 }
 
 // calledBack tells of an event, if it is the end of a callback, and takes that off those that
 // are waited for. The last one ends the watch.
-func (r *runCommand) calledBack(a *app, e *pb.Event, urls map[tree.ChildRun]string) error {
+func (r *runCommand) callbackEnded(a *app, e *pb.Event, urls map[tree.ChildRun]string) error {
 	ended := e.GetCallbackEnded()
 	if ended == nil {
 		return nil
@@ -69,7 +69,7 @@ func (r *runCommand) calledBack(a *app, e *pb.Event, urls map[tree.ChildRun]stri
 }
 
 // owedText names callbacks.
-func owedText(urls map[tree.ChildRun]string) string {
+func callbacksText(urls map[tree.ChildRun]string) string {
 	for _, url := range urls {
 		if len(urls) > 1 {
 			return fmt.Sprintf("%d callbacks, such as the one to %s", len(urls), safeLine(url))

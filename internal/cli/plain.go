@@ -15,24 +15,24 @@ import (
 
 // plain tells of a session in lines that stay: one when a task starts, one when it
 // ends, and some of what comes between, indented by its depth.
-type plain struct {
-	out      io.Writer
-	look     look
-	forest   *forest
-	deciding deciding
-	after    int64 // what happened up to here is taken in and not told
-	lost     int   // how often the stream broke since it stood last
+type plainView struct {
+	out          io.Writer
+	look         look
+	forest       *forest
+	decisionHelp decisionHelp
+	after        int64 // what happened up to here is taken in and not told
+	lost         int   // how often the stream broke since it stood last
 
 	mu    sync.Mutex // over the forest and the output
-	queue queue
+	stall stallDetector
 }
 
 // tellLost is how often a stream has to break in a row until that is told: once is what
 // another replica, or the same one, makes good at once.
-const tellLost = 2
+const reportLostAfter = 2
 
 // step takes in what a watcher is told.
-func (p *plain) step(step *pb.WatchSessionResponse) error {
+func (p *plainView) step(step *pb.WatchSessionResponse) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch k := step.GetStep().(type) {
@@ -47,34 +47,34 @@ func (p *plain) step(step *pb.WatchSessionResponse) error {
 }
 
 // broke counts that the stream has broken, and reports whether that is to be told.
-func (p *plain) broke() bool {
+func (p *plainView) connectionLost() bool {
 	p.lost++
-	return p.lost == tellLost
+	return p.lost == reportLostAfter
 }
 
 // stood takes in that the stream stands, and reports whether it was told that it does not.
-func (p *plain) stood() bool {
-	told := p.lost >= tellLost
+func (p *plainView) connectionBack() bool {
+	told := p.lost >= reportLostAfter
 	p.lost = 0
 	return told
 }
 
 // mindEvery is how often it is looked at whether the session stands still.
-const mindEvery = time.Second
+const stallCheckInterval = time.Second
 
 // minding begins to look whether the session stands still, which no event says, and tells of
 // it with the reason that why gives. stop ends that and waits.
-func (p *plain) minding(ctx context.Context, why func(context.Context) string) (stop func()) {
+func (p *plainView) watchStalls(ctx context.Context, why func(context.Context) string) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		look := time.NewTicker(mindEvery)
+		look := time.NewTicker(stallCheckInterval)
 		defer look.Stop()
 		for {
 			select {
 			case now := <-look.C:
-				if p.stands(now) {
+				if p.isStalled(now) {
 					p.tellQueued(why(ctx))
 				}
 			case <-ctx.Done():
@@ -88,15 +88,15 @@ func (p *plain) minding(ctx context.Context, why func(context.Context) string) (
 	}
 }
 
-func (p *plain) stands(now time.Time) bool {
+func (p *plainView) isStalled(now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.queue.look(p.forest, now)
+	return p.stall.check(p.forest, now)
 }
 
 // tellQueued says what waits for a worker, and why. A line that can't be written is found
 // out with the next.
-func (p *plain) tellQueued(why string) {
+func (p *plainView) tellQueued(why string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	all := p.forest.queued()
@@ -111,8 +111,8 @@ func (p *plain) tellQueued(why string) {
 }
 
 // event takes in an event and tells of it.
-func (p *plain) event(e *pb.Event) error {
-	settled := p.forest.settles(e)
+func (p *plainView) event(e *pb.Event) error {
+	settled := p.forest.questionSettledBy(e)
 	p.forest.apply(e)
 	if e.GetSeq() <= p.after {
 		return nil
@@ -145,11 +145,11 @@ func (p *plain) event(e *pb.Event) error {
 		text = callbackText(k.CallbackEnded)
 	case *pb.Event_Result:
 		text = resultText(n)
-		if w := why(k.Result.GetReason(), k.Result.GetDetail()); w != "" {
+		if w := reasonText(k.Result.GetReason(), k.Result.GetDetail()); w != "" {
 			text += p.look.dot + w
 		}
 	case *pb.Event_ApprovalRequested:
-		text = askText(k.ApprovalRequested, e.GetTaskId(), k.ApprovalRequested.GetApprovalId(), p.deciding)
+		text = askText(k.ApprovalRequested, e.GetTaskId(), k.ApprovalRequested.GetApprovalId(), p.decisionHelp)
 	case *pb.Event_ApprovalDecided:
 		text = settledText(settled, decidedText(k.ApprovalDecided), p.look.more)
 	case *pb.Event_ApprovalExpired:
@@ -165,7 +165,7 @@ func (p *plain) event(e *pb.Event) error {
 }
 
 // tell says something of a task, with as many colours as the terminal has.
-func (p *plain) tell(n *node, text string) error {
+func (p *plainView) tell(n *node, text string) error {
 	_, err := lipgloss.Fprintf(p.out, "%s%s %s: %s\n", strings.Repeat("  ", n.depth), p.look.mark(n.state, -1), nameText(n), text)
 	return err
 }

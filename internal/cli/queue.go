@@ -9,21 +9,21 @@ import (
 
 // queue notices that a session stands still: some of its runs wait for a worker, and none
 // is with one.
-type queue struct {
-	since time.Time // by this machine's clock; zero: it does not stand still
-	told  bool
+type stallDetector struct {
+	since    time.Time // by this machine's clock; zero: it does not stand still
+	reported bool
 }
 
 // look takes in how a session is now, and reports whether to say that it stands still: once,
 // after it has done so for a while.
-func (q *queue) look(f *forest, now time.Time) bool {
+func (q *stallDetector) check(f *forest, now time.Time) bool {
 	switch {
 	case len(f.queued()) == 0:
-		*q = queue{}
+		*q = stallDetector{}
 	case q.since.IsZero():
 		q.since = now
-	case !q.told && now.Sub(q.since) >= longQueued:
-		q.told = true
+	case !q.reported && now.Sub(q.since) >= queuedNotice:
+		q.reported = true
 		return true
 	}
 	return false
@@ -56,7 +56,7 @@ func (c *client) whyQueued(ctx context.Context) string {
 	there, slots, running, elsewhere := 0, 0, 0, 0
 	for _, w := range listed.GetWorkers() {
 		switch {
-		case ofOtherPool(w, stats):
+		case inOtherPool(w, stats):
 			elsewhere++
 		case !w.GetDraining():
 			there, slots, running = there+1, slots+int(w.GetSlots()), running+int(w.GetRunning())

@@ -32,8 +32,8 @@ func TestASessionThatStandsStillIsToldOf(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var out strings.Builder
-		p := &plain{out: &out, look: newLook(true, false), forest: newForest()}
-		stop := p.minding(t.Context(), func(context.Context) string { return "nobody is there" })
+		p := &plainView{out: &out, look: newLook(true, false), forest: newForest()}
+		stop := p.watchStalls(t.Context(), func(context.Context) string { return "nobody is there" })
 		began := time.Now()
 		for _, s := range parseStory(t, unmoved) {
 			time.Sleep(time.Until(began.Add(s.at)))
@@ -68,7 +68,7 @@ func TestTheDrawingSaysWhyNothingGoesOn(t *testing.T) {
 			l.Update(stepMsg{story[0].step})
 			story = story[1:]
 		}
-		if ask := l.mind(); ask != nil {
+		if ask := l.checkStalled(); ask != nil {
 			l.Update(ask())
 		}
 		l.Update(tea.WindowSizeMsg{Width: 80, Height: 5})

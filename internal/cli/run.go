@@ -39,31 +39,31 @@ func (r *runCommand) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	asked, err := r.asked(prompt)
+	asked, err := r.request(prompt)
 	if err != nil {
 		return err
 	}
 	if r.Orchestrator == "" {
-		if err := a.refuse(ofAnOrchestrator, "for a run at an orchestrator, which --orchestrator names"); err != nil {
+		if err := a.refuseFlags(orchestratorFlags, "for a run at an orchestrator, which --orchestrator names"); err != nil {
 			return err
 		}
-		if r.Data == "" && (r.Quiet || !a.asks()) {
-			asked.Permissions = undecided(asked.Permissions)
+		if r.Data == "" && (r.Quiet || !a.asksAtTerminal()) {
+			asked.Permissions = denyWithoutDecider(asked.Permissions)
 		}
-		return r.here(ctx, a, asked)
+		return r.runInProcess(ctx, a, asked)
 	}
-	if err := a.refuse(ofThisProcess, "for a run in this process, and can't be used with --orchestrator or COPPICE_ORCHESTRATOR"); err != nil {
+	if err := a.refuseFlags(inProcessFlags, "for a run in this process, and can't be used with --orchestrator or COPPICE_ORCHESTRATOR"); err != nil {
 		return err
 	}
 	asked.Workspace = r.Shared
-	if a.types("model") {
+	if a.hasFlag("model") {
 		asked.Model = r.Model
 	}
 	there := remote{r.Orchestrator, r.ClientFlags}
 	return there.with(func(c *client) error {
-		session, err := r.in(ctx, a, c, asked, there.deciding(a), r.subagentsAsk(), nil)
-		if session != "" && (ctx.Err() != nil || mayGoOn(err)) {
-			a.complain("the session goes on; see it with: coppice watch" + there.reached(a) + " " + session)
+		session, err := r.runAt(ctx, a, c, asked, there.decisionHelp(a), r.askHint(), nil)
+		if session != "" && (ctx.Err() != nil || isTemporary(err)) {
+			a.complain("the session goes on; see it with: coppice watch" + there.flagsFor(a) + " " + session)
 		}
 		return err
 	})
@@ -71,17 +71,17 @@ func (r *runCommand) Run(ctx context.Context, a *app) error {
 
 // ofThisProcess are the flags that say what an installation in this process is made of: at an
 // orchestrator nobody would heed them. --model goes with the session.
-const ofThisProcess = "workspace data agents-dir plugins-dir skills-dir models prices fetch-allow bash-network mcp-config " +
+const inProcessFlags = "workspace data agents-dir plugins-dir skills-dir models prices fetch-allow bash-network mcp-config " +
 	"scenario thinking openai-api openai-effort patience sandbox sandbox-readable sandbox-env hooks definition-hooks callback-hosts redact-env redact-file " +
 	"max-iterations max-iterations-sub run-timeout"
 
 // ofAnOrchestrator are the flags that say what is asked of an orchestrator, and how it is
 // reached: in this process nobody would heed them.
-const ofAnOrchestrator = "shared-workspace on-approval token token-file tls tls-ca tls-cert tls-key insecure"
+const orchestratorFlags = "shared-workspace on-approval token token-file tls tls-ca tls-cert tls-key insecure"
 
 // refuse refuses those of some flags that the command line says. What the environment says is
 // for whatever else is started in it.
-func (a *app) refuse(flags, since string) error {
+func (a *app) refuseFlags(flags, since string) error {
 	var said []string
 	for _, flag := range a.typed {
 		if slices.Contains(strings.Fields(flags), flag.Name) {
@@ -99,7 +99,7 @@ func (a *app) refuse(flags, since string) error {
 }
 
 // here runs it with everything in this process.
-func (r *runCommand) here(ctx context.Context, a *app, asked *pb.CreateSessionRequest) (err error) {
+func (r *runCommand) runInProcess(ctx context.Context, a *app, asked *pb.CreateSessionRequest) (err error) {
 	if err := isDirectory("--workspace", r.Workspace); err != nil {
 		return err
 	}
@@ -115,7 +115,7 @@ func (r *runCommand) here(ctx context.Context, a *app, asked *pb.CreateSessionRe
 			fmt.Fprint(a.Stderr, safeText(written.String()))
 		}
 	}()
-	install, chosen, err := r.dev(a, m)
+	install, chosen, err := r.devConfig(a, m)
 	if err != nil {
 		return err
 	}
@@ -126,18 +126,18 @@ func (r *runCommand) here(ctx context.Context, a *app, asked *pb.CreateSessionRe
 	if err != nil {
 		return err
 	}
-	install.DataDir, install.Workspace = data, orHere(r.Workspace)
+	install.DataDir, install.Workspace = data, orCurrentDir(r.Workspace)
 	running, err := assembly.StartDev(ctx, install)
 	if err != nil {
 		return errors.Join(fmt.Errorf("starting: %w", err), drop())
 	}
 	until, stop := whileRunning(ctx, running)
 	var seen int64
-	session, err := r.in(until, a, newClient(running.Conn()), asked, r.deciding(a), r.subagentsAsk(), &seen)
-	owing := session != "" && r.callBack(until, a, running, session, seen)
+	session, err := r.runAt(until, a, newClient(running.Conn()), asked, r.decisionHelp(a), r.askHint(), &seen)
+	owing := session != "" && r.waitCallbacks(until, a, running, session, seen)
 	stop()
 	if (ctx.Err() != nil || owing) && session != "" && r.Data != "" {
-		a.complain("the session is kept; it goes on with: " + r.goesOn(a))
+		a.complain("the session is kept; it goes on with: " + r.resumeCommand(a))
 	}
 	stopErr := errors.Join(running.Stop(), drop())
 	if err != nil && stopErr != nil {
@@ -149,43 +149,43 @@ func (r *runCommand) here(ctx context.Context, a *app, asked *pb.CreateSessionRe
 
 // goesOn is the command with which a session goes on that is kept: with the same installation,
 // in the same workspace.
-func (r *runCommand) goesOn(a *app) string {
-	made := slices.DeleteFunc(strings.Fields(ofThisProcess+" model"), func(name string) bool { return name == "data" })
-	return "coppice dev --data " + shellWord(r.Data) + a.typedOf(made...)
+func (r *runCommand) resumeCommand(a *app) string {
+	made := slices.DeleteFunc(strings.Fields(inProcessFlags+" model"), func(name string) bool { return name == "data" })
+	return "coppice dev --data " + shellWord(r.Data) + a.typedFlags(made...)
 }
 
 // deciding says how approvals are decided on of a session in this process, which nobody else
 // reaches until it has ended.
-func (r *runCommand) deciding(a *app) deciding {
+func (r *runCommand) decisionHelp(a *app) decisionHelp {
 	if r.Data == "" {
-		return undecidable("the session is dropped", "--data DIR")
+		return noDecisionHelp("the session is dropped", "--data DIR")
 	}
-	beside := decidingWith("")
-	return deciding{transcript: beside.transcript, one: func(id, byRule string) string {
-		return r.goesOn(a) + ", and beside it " + beside.one(id, byRule)
+	beside := remoteDecisionHelp("")
+	return decisionHelp{fullTranscript: beside.fullTranscript, decideText: func(id, byRule string) string {
+		return r.resumeCommand(a) + ", and beside it " + beside.decideText(id, byRule)
 	}}
 }
 
 // asked is the session that is asked for.
-func (r *runCommand) asked(prompt string) (*pb.CreateSessionRequest, error) {
+func (r *runCommand) request(prompt string) (*pb.CreateSessionRequest, error) {
 	permissions, err := r.permissions()
 	if err != nil {
 		return nil, err
 	}
-	budget, err := r.over(nil)
+	budget, err := r.apply(nil)
 	if err != nil {
 		return nil, err
 	}
 	asked := &pb.CreateSessionRequest{
 		Agent: r.Agent, Message: &pb.UserMessage{Text: prompt}, Permissions: permissions, Budget: budget,
 	}
-	r.say(asked)
+	r.apply(asked)
 	return asked, nil
 }
 
 // subagentsAsk says how what sub-agents ask would come to somebody where it was denied; empty if it
 // is by what was said, or would not help.
-func (r *runCommand) subagentsAsk() string {
+func (r *runCommand) askHint() string {
 	switch {
 	case r.Approvals != "":
 		return ""
@@ -199,8 +199,8 @@ func (r *runCommand) subagentsAsk() string {
 
 // in runs it at an orchestrator, and gives the session. by says how approvals are decided on,
 // ask how they come to be, and seen is given the last event that was shown.
-func (r *runCommand) in(
-	ctx context.Context, a *app, c *client, asked *pb.CreateSessionRequest, by deciding, ask string, seen *int64,
+func (r *runCommand) runAt(
+	ctx context.Context, a *app, c *client, asked *pb.CreateSessionRequest, by decisionHelp, ask string, seen *int64,
 ) (session string, err error) {
 	resp, err := c.sessions.CreateSession(ctx, asked)
 	if err != nil {
@@ -209,8 +209,8 @@ func (r *runCommand) in(
 	session = resp.GetSession().GetId()
 	var denied denials
 	err = a.show(ctx, follow{
-		client: c, session: session, untilIdle: true, deltas: r.Deltas, quiet: r.Quiet, deciding: by, denied: &denied, seen: seen,
-		leaves: r.Orchestrator == "",
+		client: c, session: session, untilIdle: true, deltas: r.Deltas, quiet: r.Quiet, decisionHelp: by, denials: &denied, lastSeq: seen,
+		inProcess: r.Orchestrator == "",
 	})
 	if text := denied.text(ask); text != "" {
 		a.warn(text)
@@ -263,7 +263,7 @@ func (a *app) text(ctx context.Context, words []string) (string, error) {
 		if isTerminal(a.Stdin) {
 			a.complain("reading the text from standard input; Ctrl-D ends it")
 		}
-		data, err := a.file(ctx, "-", "the text", textMost)
+		data, err := a.file(ctx, "-", "the text", maxText)
 		if err != nil {
 			return "", err
 		}
@@ -280,7 +280,7 @@ func (a *app) text(ctx context.Context, words []string) (string, error) {
 
 // isDirectory refuses what a flag names if it is no directory; empty names nothing, or this one.
 func isDirectory(flag, dir string) error {
-	info, err := os.Stat(orHere(dir))
+	info, err := os.Stat(orCurrentDir(dir))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return usagef("%s %s: no such directory", flag, dir)
@@ -292,7 +292,7 @@ func isDirectory(flag, dir string) error {
 	return nil
 }
 
-func orHere(dir string) string {
+func orCurrentDir(dir string) string {
 	if dir == "" {
 		return "."
 	}

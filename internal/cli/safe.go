@@ -32,7 +32,7 @@ func safeText(s string) string {
 // safeWhole makes s safe to show on one line, and leaves nothing out: people decide by it what
 // may run. What is not plain is in quotation marks, as Go writes strings: a line feed is \n
 // and a backslash \\. So no two texts look the same.
-func safeWhole(s string) string {
+func safeExact(s string) string {
 	if isPlain(s) {
 		return s
 	}
@@ -66,7 +66,7 @@ func safe(s string, keep ...rune) string {
 		case marks > maxMarks:
 		case r == utf8.RuneError && !strings.HasPrefix(s[i:], string(utf8.RuneError)):
 			fmt.Fprintf(&b, `\x%02x`, s[i])
-		case harmless(r) || slices.Contains(keep, r):
+		case isHarmless(r) || slices.Contains(keep, r):
 			b.WriteRune(r)
 		case unicode.Is(unicode.Zs, r):
 			b.WriteByte(' ')
@@ -79,7 +79,7 @@ func safe(s string, keep ...rune) string {
 
 // harmless reports whether a rune shows itself and does nothing else. The two
 // joiners are part of words in some scripts, and of emoji.
-func harmless(r rune) bool {
+func isHarmless(r rune) bool {
 	return unicode.IsPrint(r) || r == '\u200c' || r == '\u200d'
 }
 

@@ -47,7 +47,7 @@ func (s *sessionsCommand) Run(ctx context.Context, a *app) error {
 			req.PageToken = page.GetNextPageToken()
 			switch {
 			case req.PageToken == "" && shown == 0:
-				a.none("sessions")
+				a.printNone("sessions")
 				return nil
 			case req.PageToken == "":
 				return nil
@@ -68,7 +68,7 @@ func (a *app) printSession(s *pb.Session) error {
 	line := fmt.Sprintf("%s  %s %-9s  %7s ago  %9s  %9s  %s",
 		safeLine(s.GetId()), l.mark(s.GetState(), -1), stateText(s.GetState()),
 		durationText(a.now().Sub(s.GetCreateTime().AsTime()).Truncate(time.Second)),
-		plural(int64(s.GetTasks().GetTotal()), "task"), spending{}.and(s.GetUsage()).text("tok"),
+		plural(int64(s.GetTasks().GetTotal()), "task"), tokenUsage{}.addUsage(s.GetUsage()).text("tok"),
 		safeLine(s.GetTitle()))
 	if s.GetCloseTime() != nil {
 		line += "  (closed)"
@@ -103,7 +103,7 @@ type treeCommand struct {
 // Run draws the tree as it is.
 func (t *treeCommand) Run(ctx context.Context, a *app) error {
 	return t.with(func(c *client) error {
-		session, task, err := c.both(ctx, t.Session, t.Task)
+		session, task, err := c.sessionAndTask(ctx, t.Session, t.Task)
 		if err != nil {
 			return err
 		}
@@ -116,10 +116,10 @@ func (t *treeCommand) Run(ctx context.Context, a *app) error {
 		}
 		f, l := forestOf(resp), a.look()
 		width, _ := a.terminal(a.Stdout)
-		lines := f.draw(canvas{look: l, width: width, now: a.now(), frame: -1, ids: true, deciding: t.deciding(a).in(session)})
+		lines := f.draw(canvas{look: l, width: width, now: a.now(), frame: -1, ids: true, decisionHelp: t.decisionHelp(a).forSession(session)})
 		foot := f.summary(a.now(), l.dot)
 		if all := resp.GetSession(); t.Task == nil && t.Depth > 0 && len(f.order) < int(all.GetTasks().GetTotal()) {
-			foot = f.partOf(all, a.now(), l.dot)
+			foot = f.partialSummary(all, a.now(), l.dot)
 		}
 		return a.print(append(lines, l.dim.Render(foot))...)
 	})
@@ -148,7 +148,7 @@ func (w *watchCommand) Run(ctx context.Context, a *app) error {
 			return usagef("--after is %d; the last event is %d", w.After, end)
 		}
 		return a.show(ctx, follow{
-			client: c, session: session, after: w.After, untilIdle: w.UntilIdle, deltas: w.Deltas, deciding: w.deciding(a),
+			client: c, session: session, after: w.After, untilIdle: w.UntilIdle, deltas: w.Deltas, decisionHelp: w.decisionHelp(a),
 		})
 	})
 }

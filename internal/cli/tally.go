@@ -73,7 +73,7 @@ func (t tally) more() string {
 func (f *forest) summary(now time.Time, sep string) string {
 	var all tally
 	var calls, denied int64
-	var spent spending
+	var spent tokenUsage
 	for _, n := range f.order {
 		all.add(n)
 		spent = spent.plus(n.spent)
@@ -81,7 +81,7 @@ func (f *forest) summary(now time.Time, sep string) string {
 		denied += n.denied
 	}
 	parts := []string{plural(int64(all.total()), "task"), all.String(), callsText(calls, denied)}
-	return strings.Join(append(parts, f.took(spent, now)...), sep)
+	return strings.Join(append(parts, f.usageText(spent, now)...), sep)
 }
 
 // callsText counts calls of tools, and says how many of them were denied.
@@ -94,13 +94,13 @@ func callsText(all, denied int64) string {
 }
 
 // partOf says of a session's upper levels how much of it they are, and how the whole stands.
-func (f *forest) partOf(s *pb.Session, now time.Time, sep string) string {
+func (f *forest) partialSummary(s *pb.Session, now time.Time, sep string) string {
 	shown := fmt.Sprintf("%d of %s shown", len(f.order), plural(int64(s.GetTasks().GetTotal()), "task"))
-	return strings.Join(append([]string{shown}, f.took(spending{}.and(s.GetUsage()), now)...), sep)
+	return strings.Join(append([]string{shown}, f.usageText(tokenUsage{}.addUsage(s.GetUsage()), now)...), sep)
 }
 
 // took is what the whole has taken.
-func (f *forest) took(spent spending, now time.Time) []string {
+func (f *forest) usageText(spent tokenUsage, now time.Time) []string {
 	parts := []string{countText(spent.tokens) + " tokens"}
 	if cost := spent.cost(); cost != "" {
 		parts = append(parts, cost)

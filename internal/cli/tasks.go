@@ -30,13 +30,13 @@ type spawnCommand struct {
 }
 
 // told is what the sub-agent is told beside the prompt.
-func (s *spawnCommand) told(ctx context.Context, a *app) ([]string, error) {
+func (s *spawnCommand) contextTexts(ctx context.Context, a *app) ([]string, error) {
 	told := s.Context
 	for _, name := range s.ContextFile {
 		if name == "-" {
 			return nil, usagef("--context-file: standard input is for the prompt; name a file")
 		}
-		content, err := a.file(ctx, name, "--context-file "+name, textMost)
+		content, err := a.file(ctx, name, "--context-file "+name, maxText)
 		if err != nil {
 			return nil, err
 		}
@@ -51,12 +51,12 @@ func (s *spawnCommand) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	told, err := s.told(ctx, a)
+	told, err := s.contextTexts(ctx, a)
 	if err != nil {
 		return err
 	}
 	return s.with(func(c *client) error {
-		session, parent, err := c.both(ctx, s.Session, s.Parent)
+		session, parent, err := c.sessionAndTask(ctx, s.Session, s.Parent)
 		if err != nil {
 			return err
 		}
@@ -98,7 +98,7 @@ func (s *sendCommand) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	return s.with(func(c *client) error {
-		session, task, err := c.both(ctx, s.Session, s.Task)
+		session, task, err := c.sessionAndTask(ctx, s.Session, s.Task)
 		if err != nil {
 			return err
 		}
@@ -146,7 +146,7 @@ func (s *sendCommand) mayReach(ctx context.Context, c *client, session, task str
 
 type cancelCommand struct {
 	remote
-	alsoTask
+	taskFlag
 	Session string  `arg:"" help:"The session."`
 	Task    *string `arg:"" optional:"" help:"The task; by default the root."`
 	Reason  string  `env:"" placeholder:"TEXT" help:"Why; it stands beside the result."`
@@ -155,7 +155,7 @@ type cancelCommand struct {
 // Run cancels a task with all that is below it.
 func (c *cancelCommand) Run(ctx context.Context, a *app) error {
 	return c.with(func(to *client) error {
-		session, task, err := c.both(ctx, to, c.Session, c.Task)
+		session, task, err := c.sessionAndTask(ctx, to, c.Session, c.Task)
 		if err != nil {
 			return err
 		}
@@ -172,7 +172,7 @@ func (c *cancelCommand) Run(ctx context.Context, a *app) error {
 
 type backgroundCommand struct {
 	remote
-	alsoTask
+	taskFlag
 	Session  string  `arg:"" help:"The session."`
 	Task     *string `arg:"" optional:"" help:"The task; with --commands by default the root."`
 	Commands bool    `env:"" help:"Let the task go on: put the commands into the background that it runs."`
@@ -184,7 +184,7 @@ func (b *backgroundCommand) Run(ctx context.Context, a *app) error {
 		return usagef("say which task, or --commands")
 	}
 	return b.with(func(c *client) error {
-		session, task, err := b.both(ctx, c, b.Session, b.Task)
+		session, task, err := b.sessionAndTask(ctx, c, b.Session, b.Task)
 		if err != nil {
 			return err
 		}

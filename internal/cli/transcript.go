@@ -14,7 +14,7 @@ import (
 
 type transcriptCommand struct {
 	remote
-	alsoTask
+	taskFlag
 	Session string  `arg:"" help:"The session."`
 	Task    *string `arg:"" optional:"" help:"The task; by default the root."`
 	Full    bool    `env:"" help:"Show tool calls and their results in full."`
@@ -29,7 +29,7 @@ func (t *transcriptCommand) Run(ctx context.Context, a *app) error {
 		return usagef("--json and --format %s can't be used together", t.Format)
 	}
 	return t.with(func(c *client) error {
-		session, task, err := t.both(ctx, c, t.Session, t.Task)
+		session, task, err := t.sessionAndTask(ctx, c, t.Session, t.Task)
 		if err != nil {
 			return err
 		}
@@ -117,7 +117,7 @@ func (t *transcript) heading(m *pb.Message) string {
 		if m.GetModel() != "" {
 			more = append(more, safeLine(m.GetModel()))
 		}
-		more = append(more, spending{}.and(m.GetUsage()).text("tokens"))
+		more = append(more, tokenUsage{}.addUsage(m.GetUsage()).text("tokens"))
 		switch m.GetStopReason() {
 		case pb.StopReason_STOP_REASON_MAX_TOKENS:
 			more = append(more, "cut at the limit of its output")

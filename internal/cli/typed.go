@@ -8,12 +8,12 @@ import (
 )
 
 // types reports whether the command line says a flag.
-func (a *app) types(name string) bool {
+func (a *app) hasFlag(name string) bool {
 	return slices.ContainsFunc(a.typed, func(f flags.Typed) bool { return f.Name == name })
 }
 
 // typedOf is what the command line says of some flags, for another one: each word after a space.
-func (a *app) typedOf(names ...string) string {
+func (a *app) typedFlags(names ...string) string {
 	var said strings.Builder
 	for _, flag := range a.typed {
 		if !slices.Contains(names, flag.Name) {

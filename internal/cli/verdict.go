@@ -13,7 +13,7 @@ import (
 )
 
 // printCalm tells of the tree that nothing disturbs.
-func (a *app) printCalm(t *drilled, faults int) error {
+func (a *app) printUndisturbed(t *drillResult, faults int) error {
 	if a.json {
 		return a.printDrill(t, "")
 	}
@@ -23,20 +23,20 @@ func (a *app) printCalm(t *drilled, faults int) error {
 			plural(int64(len(t.tasks)), "task"), t.spent.text("tokens"), plural(int64(t.seen.Total()), "step")),
 		"again "+plural(int64(faults), "time")+", each in an installation of its own:",
 		"",
-		l.dim.Render(fmt.Sprintf(drillLine, "", "fault", "at", "what came of the tree")),
+		l.dim.Render(fmt.Sprintf(resultFormat, "", "fault", "at", "what came of the tree")),
 	)
 }
 
 // drillLine is the form of a line about a tree: its number, its fault, when that was, and what
 // came of it.
-const drillLine = "%3v  %-19v  %-38s  %s"
+const resultFormat = "%3v  %-19v  %-38s  %s"
 
 // drillOther is how much is told of a task that has another end than in the tree without a fault.
-const drillOther = 110
+const maxEndText = 110
 
 // printDrilled tells of a tree with a fault.
-func (a *app) printDrilled(calm, t *drilled) error {
-	verdict, bad := t.against(calm)
+func (a *app) printResult(calm, t *drillResult) error {
+	verdict, bad := t.compare(calm)
 	if a.json {
 		return a.printDrill(t, verdict)
 	}
@@ -55,11 +55,11 @@ func (a *app) printDrilled(calm, t *drilled) error {
 	if t.broken == nil {
 		parts = append(parts, durationText(t.took))
 	}
-	if err := a.print(fmt.Sprintf(drillLine, t.number, t.fault.Victim, t.when(), strings.Join(parts, l.dot))); err != nil {
+	if err := a.print(fmt.Sprintf(resultFormat, t.number, t.fault.Victim, t.when(), strings.Join(parts, l.dot))); err != nil {
 		return err
 	}
-	for _, end := range t.others(calm) {
-		if err := a.print(l.dim.Render("     " + ansi.Truncate(end, drillOther, l.more))); err != nil {
+	for _, end := range t.differingEnds(calm) {
+		if err := a.print(l.dim.Render("     " + ansi.Truncate(end, maxEndText, l.more))); err != nil {
 			return err
 		}
 	}
@@ -72,8 +72,8 @@ func (a *app) printDrilled(calm, t *drilled) error {
 }
 
 // printDrill tells of a tree as JSON.
-func (a *app) printDrill(t *drilled, verdict string) error {
-	said := drilledJSON{
+func (a *app) printDrill(t *drillResult, verdict string) error {
+	said := drillResultJSON{
 		Number: t.number, Verdict: verdict, Tasks: len(t.tasks), Redelivered: t.redelivered,
 		Unknown: t.unknown, Violations: len(t.violations), Seconds: t.took.Round(time.Millisecond).Seconds(),
 	}
@@ -95,7 +95,7 @@ func (a *app) printDrill(t *drilled, verdict string) error {
 }
 
 // drilledJSON is what has come of a tree, the first one undisturbed.
-type drilledJSON struct {
+type drillResultJSON struct {
 	Number      int        `json:"number"`
 	Fault       *faultJSON `json:"fault,omitempty"`
 	Verdict     string     `json:"verdict,omitempty"`
@@ -118,7 +118,7 @@ type faultJSON struct {
 }
 
 // struckIn names the agent in whose run the fault has happened; empty: not known.
-func (t *drilled) struckIn() string {
+func (t *drillResult) struckIn() string {
 	if t.struck == nil {
 		return ""
 	}
@@ -126,7 +126,7 @@ func (t *drilled) struckIn() string {
 }
 
 // when says when the fault was to happen, and in whose run.
-func (t *drilled) when() string {
+func (t *drillResult) when() string {
 	switch agent := t.struckIn(); {
 	case t.struck == nil && t.broken == nil:
 		return t.fault.Moment.String() + ": did not come"
@@ -138,14 +138,14 @@ func (t *drilled) when() string {
 
 // against says what a tree with a fault has come to, beside the one without, and whether that
 // is bad. A model that does not say the same twice may well come to another answer.
-func (t *drilled) against(calm *drilled) (verdict string, bad bool) {
+func (t *drillResult) compare(calm *drillResult) (verdict string, bad bool) {
 	switch {
 	case t.broken != nil:
 		return "broken: " + safeLine(t.broken.Error()), true
 	case len(t.violations) > 0:
 		return "breaks " + plural(int64(len(t.violations)), "rule"), true
 	case t.root.GetState() != calm.root.GetState():
-		return strings.TrimSuffix(stateText(t.root.GetState())+": "+why(t.root.GetReason(), t.root.GetDetail()), ": "), true
+		return strings.TrimSuffix(stateText(t.root.GetState())+": "+reasonText(t.root.GetReason(), t.root.GetDetail()), ": "), true
 	case slices.Equal(t.tasks, calm.tasks):
 		return "the same", false
 	case t.answer() == calm.answer():
@@ -156,7 +156,7 @@ func (t *drilled) against(calm *drilled) (verdict string, bad bool) {
 
 // others are the ends that no task of the tree without a fault has. Where the answer is another
 // one, so are those of most tasks, and only what has not completed is told.
-func (t *drilled) others(calm *drilled) (others []string) {
+func (t *drillResult) differingEnds(calm *drillResult) (others []string) {
 	if t.broken != nil {
 		return nil
 	}
@@ -173,14 +173,14 @@ func (t *drilled) others(calm *drilled) (others []string) {
 }
 
 // drilledSum is what all trees with a fault have come to.
-type drilledSum struct {
+type drillSummary struct {
 	trees, same, bad, missed int
 	redelivered              int64
 	unknown, violations      int
 }
 
-func (s *drilledSum) add(calm, t *drilled) {
-	verdict, bad := t.against(calm)
+func (s *drillSummary) add(calm, t *drillResult) {
+	verdict, bad := t.compare(calm)
 	s.trees++
 	if bad {
 		s.bad++
@@ -196,7 +196,7 @@ func (s *drilledSum) add(calm, t *drilled) {
 	s.violations += len(t.violations)
 }
 
-func (s *drilledSum) String() string {
+func (s *drillSummary) String() string {
 	parts := []string{
 		fmt.Sprintf("%d of %s the same as undisturbed", s.same, plural(int64(s.trees), "tree")),
 		plural(s.redelivered, "run") + " delivered again",

@@ -12,7 +12,7 @@ import (
 
 type waitCommand struct {
 	remote
-	alsoTask
+	taskFlag
 	Session string         `arg:"" help:"The session."`
 	Task    *string        `arg:"" optional:"" help:"The task; by default the root."`
 	Timeout *time.Duration `env:"" placeholder:"DURATION" help:"How long to wait, like 90s; by default until it has ended."`
@@ -21,12 +21,12 @@ type waitCommand struct {
 // A wait is several calls, each twice as long as the one before it, up to waitMost: what the
 // session waits for itself is seen between them.
 const (
-	waitSoon = 2 * time.Second
-	waitMost = time.Minute
+	minWait = 2 * time.Second
+	maxWait = time.Minute
 )
 
 // longer is how long the call after one waits that has waited so long.
-func longer(was time.Duration) time.Duration { return max(waitSoon, min(2*was, waitMost)) }
+func nextWait(was time.Duration) time.Duration { return max(minWait, min(2*was, maxWait)) }
 
 // Run waits for a task, and shows its answer.
 func (w *waitCommand) Run(ctx context.Context, a *app) error {
@@ -34,11 +34,11 @@ func (w *waitCommand) Run(ctx context.Context, a *app) error {
 		return usagef("--timeout %s is negative", *w.Timeout)
 	}
 	return w.with(func(c *client) error {
-		session, task, err := w.both(ctx, c, w.Session, w.Task)
+		session, task, err := w.sessionAndTask(ctx, c, w.Session, w.Task)
 		if err != nil {
 			return err
 		}
-		resp, err := w.wait(ctx, c, session, task, a.asking(ctx, c, session, w.deciding(a)))
+		resp, err := w.wait(ctx, c, session, task, a.approvalReporter(ctx, c, session, w.decisionHelp(a)))
 		if err != nil {
 			return during("waiting for the task", err)
 		}
@@ -81,7 +81,7 @@ func (w *waitCommand) wait(ctx context.Context, c *client, session, task string,
 	begun, gone := time.Now(), newOutage()
 	var last *pb.WaitTaskResponse // how the task was when that was last known
 	next := time.Duration(0)
-	for first := true; ; first, next = false, longer(next) {
+	for first := true; ; first, next = false, nextWait(next) {
 		piece, final := next, false
 		if w.Timeout != nil {
 			left := max(0, *w.Timeout-time.Since(begun))
@@ -99,17 +99,17 @@ func (w *waitCommand) wait(ctx context.Context, c *client, session, task string,
 			return resp, nil
 		case err == nil:
 			last = resp
-			gone.over()
+			gone.clear()
 			continue
-		case held(tried):
-			gone.over()
+		case wasServed(tried):
+			gone.clear()
 		}
-		rest := patience
+		rest := retryTimeout
 		if w.Timeout != nil {
 			rest = max(0, *w.Timeout-time.Since(begun))
 		}
 		switch {
-		case first || !mayGoOn(err) || gone.lasts():
+		case first || !isTemporary(err) || gone.isTooLong():
 			return nil, err
 		case rest == 0:
 			return last, nil
@@ -124,17 +124,17 @@ func (w *waitCommand) wait(ctx context.Context, c *client, session, task string,
 
 // asking gives what tells of each open approval of a session, once. That they can't be listed
 // is told once as well, unless the wait itself will meet the reason.
-func (a *app) asking(ctx context.Context, c *client, session string, by deciding) func() {
+func (a *app) approvalReporter(ctx context.Context, c *client, session string, by decisionHelp) func() {
 	told, refused := map[string]bool{}, false
 	return func() {
 		err := c.eachApproval(ctx, session, false, func(p *pb.Approval) error {
 			if !told[p.GetId()] {
 				told[p.GetId()] = true
-				a.warn("waiting: " + askText(p, p.GetTaskId(), p.GetId(), by.in(session)))
+				a.warn("waiting: " + askText(p, p.GetTaskId(), p.GetId(), by.forSession(session)))
 			}
 			return nil
 		})
-		if err != nil && !refused && ctx.Err() == nil && !mayGoOn(err) {
+		if err != nil && !refused && ctx.Err() == nil && !isTemporary(err) {
 			refused = true
 			a.complain("what the session asks can't be told: " + err.Error())
 		}

@@ -14,38 +14,38 @@ import (
 )
 
 // patience is how long a broken watch is tried again before it is given up.
-const patience = 30 * time.Second
+const retryTimeout = 30 * time.Second
 
 // watching is a watch of a session that goes on where it was when its stream
 // breaks.
-type watching struct {
-	client    pb.SessionServiceClient
-	session   string
-	after     int64
-	deltas    bool
-	untilIdle bool
-	lost      func(error) // told of a broken stream; may be nil
-	denied    *denials    // takes in what was denied; may be nil
-	found     func()      // told of a stream that stands; may be nil
-	begun     bool        // a stream has brought something
+type watcher struct {
+	client        pb.SessionServiceClient
+	session       string
+	after         int64
+	deltas        bool
+	untilIdle     bool
+	onLost        func(error) // told of a broken stream; may be nil
+	denials       *denials    // takes in what was denied; may be nil
+	onConnected   func()      // told of a stream that stands; may be nil
+	connectedOnce bool        // a stream has brought something
 }
 
 // each gives take every step in order, each event once, until the session is
 // idle, if that was asked for, or ctx ends.
-func (w *watching) each(ctx context.Context, take func(*pb.WatchSessionResponse) error) (idle *pb.Idle, err error) {
-	err = retried(ctx, w.begun, w.lost, func() (got bool, err error) {
+func (w *watcher) each(ctx context.Context, take func(*pb.WatchSessionResponse) error) (idle *pb.Idle, err error) {
+	err = withRetries(ctx, w.connectedOnce, w.onLost, func() (got bool, err error) {
 		idle, got, err = w.stream(ctx, take)
-		w.begun = w.begun || got
+		w.connectedOnce = w.connectedOnce || got
 		return got, err
 	})
 	return idle, err
 }
 
 // past is each, but for a session that waits for approvals: it goes on until that is over.
-func (w *watching) past(ctx context.Context, take func(*pb.WatchSessionResponse) error) (idle *pb.Idle, err error) {
+func (w *watcher) eachPastBlocks(ctx context.Context, take func(*pb.WatchSessionResponse) error) (idle *pb.Idle, err error) {
 	idle, err = w.each(ctx, take)
 	for err == nil && idle.GetCause() == pb.IdleCause_IDLE_CAUSE_BLOCKED {
-		if err = w.moves(ctx, take); err == nil {
+		if err = w.untilEvent(ctx, take); err == nil {
 			idle, err = w.each(ctx, take)
 		}
 	}
@@ -53,10 +53,10 @@ func (w *watching) past(ctx context.Context, take func(*pb.WatchSessionResponse)
 }
 
 // errMoves says that something has happened.
-var errMoves = errors.New("something has happened")
+var errEventSeen = errors.New("something has happened")
 
 // moves gives take the steps until one of them is an event, whatever else is or is not to do.
-func (w *watching) moves(ctx context.Context, take func(*pb.WatchSessionResponse) error) error {
+func (w *watcher) untilEvent(ctx context.Context, take func(*pb.WatchSessionResponse) error) error {
 	until := w.untilIdle
 	w.untilIdle = false
 	defer func() { w.untilIdle = until }()
@@ -64,9 +64,9 @@ func (w *watching) moves(ctx context.Context, take func(*pb.WatchSessionResponse
 		if err := take(step); err != nil || step.GetEvent() == nil {
 			return err
 		}
-		return errMoves
+		return errEventSeen
 	})
-	if errors.Is(err, errMoves) {
+	if errors.Is(err, errEventSeen) {
 		return nil
 	}
 	return err
@@ -75,19 +75,19 @@ func (w *watching) moves(ctx context.Context, take func(*pb.WatchSessionResponse
 // retried has something done over a stream, and over another one when that breaks. The first
 // stream has to work, unless it has begun before; later ones are tried again for a while. lost is told of each that breaks;
 // it may be nil.
-func retried(ctx context.Context, begun bool, lost func(error), over func() (got bool, err error)) error {
+func withRetries(ctx context.Context, begun bool, lost func(error), over func() (got bool, err error)) error {
 	gone := newOutage()
 	for {
 		tried := time.Now()
 		got, err := over()
-		if err == nil || ctx.Err() != nil || !mayGoOn(err) {
+		if err == nil || ctx.Err() != nil || !isTemporary(err) {
 			return err
 		}
-		if got || held(tried) {
+		if got || wasServed(tried) {
 			begun = true
-			gone.over()
+			gone.clear()
 		}
-		if !begun || gone.lasts() {
+		if !begun || gone.isTooLong() {
 			return err
 		}
 		if lost != nil {
@@ -107,28 +107,28 @@ type outage struct {
 	pause *backoff.ExponentialBackOff
 }
 
-func newOutage() *outage { return &outage{pause: pauses()} }
+func newOutage() *outage { return &outage{pause: newBackOff()} }
 
 // over says that somebody was there.
-func (o *outage) over() {
+func (o *outage) clear() {
 	o.since = time.Time{}
 	o.pause.Reset()
 }
 
 // lasts takes in that a try has just failed, and reports whether that has gone on for too long.
-func (o *outage) lasts() bool {
+func (o *outage) isTooLong() bool {
 	if o.since.IsZero() {
 		o.since = time.Now()
 	}
-	return time.Since(o.since) > patience
+	return time.Since(o.since) > retryTimeout
 }
 
 // held reports whether a call that began then, and has just failed, was with somebody who was
 // there although nothing came: a connection that can't be made, or is dead, is noticed sooner.
-func held(tried time.Time) bool { return time.Since(tried) > patience }
+func wasServed(tried time.Time) bool { return time.Since(tried) > retryTimeout }
 
 // pauses are those between tries to reach an orchestrator again.
-func pauses() *backoff.ExponentialBackOff {
+func newBackOff() *backoff.ExponentialBackOff {
 	pause := backoff.NewExponentialBackOff()
 	pause.InitialInterval = 100 * time.Millisecond
 	pause.MaxInterval = 2 * time.Second
@@ -143,13 +143,13 @@ var (
 )
 
 // mayGoOn reports whether what has failed so may work later: a watch may go on then.
-func mayGoOn(err error) bool {
+func isTemporary(err error) bool {
 	return errors.Is(err, errStreamEnded) || errors.Is(err, errNotNow) || status.Code(err) == codes.Unavailable
 }
 
 // stream is one stream; got reports whether it stood. An orchestrator of the release before says
 // so with the first step.
-func (w *watching) stream(ctx context.Context, take func(*pb.WatchSessionResponse) error) (idle *pb.Idle, got bool, err error) {
+func (w *watcher) stream(ctx context.Context, take func(*pb.WatchSessionResponse) error) (idle *pb.Idle, got bool, err error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	stream, err := w.client.WatchSession(ctx, &pb.WatchSessionRequest{
@@ -160,8 +160,8 @@ func (w *watching) stream(ctx context.Context, take func(*pb.WatchSessionRespons
 	}
 	if head, _ := stream.Header(); head != nil { // what kept it from standing, Recv says
 		got = true
-		if w.found != nil {
-			w.found()
+		if w.onConnected != nil {
+			w.onConnected()
 		}
 	}
 	for {
@@ -173,7 +173,7 @@ func (w *watching) stream(ctx context.Context, take func(*pb.WatchSessionRespons
 			return nil, got, err
 		}
 		got = true
-		if err := w.hand(step, take); err != nil {
+		if err := w.deliver(step, take); err != nil {
 			return nil, got, err
 		}
 		if step.GetIdle() != nil {
@@ -183,13 +183,13 @@ func (w *watching) stream(ctx context.Context, take func(*pb.WatchSessionRespons
 }
 
 // hand gives what one message has brought, event by event.
-func (w *watching) hand(step *pb.WatchSessionResponse, take func(*pb.WatchSessionResponse) error) error {
+func (w *watcher) deliver(step *pb.WatchSessionResponse, take func(*pb.WatchSessionResponse) error) error {
 	more := step.GetMore()
 	step.More = nil
 	for {
 		if e := step.GetEvent(); e != nil {
 			w.after = e.GetSeq()
-			w.denied.take(e)
+			w.denials.add(e)
 		}
 		if err := take(step); err != nil || len(more) == 0 {
 			return err

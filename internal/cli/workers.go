@@ -59,7 +59,7 @@ func (a *app) printWorker(w *pb.Worker, stats *pb.GetStatsResponse, width int) e
 	if n := len(w.GetReplicaIds()); n > 1 {
 		line += fmt.Sprintf("  at %d orchestrators", n)
 	}
-	if ofOtherPool(w, stats) {
+	if inOtherPool(w, stats) {
 		line += "  of pool " + safeLine(w.GetPool())
 	}
 	if w.GetDraining() {
@@ -70,7 +70,7 @@ func (a *app) printWorker(w *pb.Worker, stats *pb.GetStatsResponse, width int) e
 
 // ofOtherPool reports whether a worker takes no runs, since it is of another pool than those go
 // to. An older orchestrator does not say which.
-func ofOtherPool(w *pb.Worker, stats *pb.GetStatsResponse) bool {
+func inOtherPool(w *pb.Worker, stats *pb.GetStatsResponse) bool {
 	return stats.GetPool() != "" && w.GetPool() != stats.GetPool()
 }
 
@@ -128,8 +128,8 @@ func workerOf(workers []*pb.Worker, name string) (string, error) {
 			found = append(found, w.GetId())
 		}
 	}
-	if err := isEnd("worker", name); err != nil {
+	if err := checkSuffix("worker", name); err != nil {
 		return "", err
 	}
-	return onlyOne(found, "worker", name)
+	return single(found, "worker", name)
 }

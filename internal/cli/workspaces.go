@@ -36,7 +36,7 @@ func (p *pruneCommand) Run(ctx context.Context, a *app) error {
 		return usagef("opening the directory: %w", err)
 	}
 	return errors.Join(p.with(func(c *client) error {
-		gone, known, err := p.gone(ctx, c)
+		gone, known, err := p.goneSessions(ctx, c)
 		switch {
 		case err != nil:
 			return err
@@ -44,7 +44,7 @@ func (p *pruneCommand) Run(ctx context.Context, a *app) error {
 			return usagef("the orchestrator knows the session of none of the %d directories; if it is the right one, add --force", len(gone))
 		}
 		if len(gone) == 0 {
-			a.none("workspaces of sessions that are gone")
+			a.printNone("workspaces of sessions that are gone")
 		}
 		var left []error // what can't be removed keeps no others
 		for _, name := range gone {
@@ -54,7 +54,7 @@ func (p *pruneCommand) Run(ctx context.Context, a *app) error {
 					continue
 				}
 			}
-			if err := p.tell(a, name); err != nil {
+			if err := p.printDir(a, name); err != nil {
 				return errors.Join(append(left, err)...)
 			}
 		}
@@ -64,7 +64,7 @@ func (p *pruneCommand) Run(ctx context.Context, a *app) error {
 
 // gone gives the directories whose sessions there are no more, and counts the others. A session
 // is there before its directory, so it is asked for after that was seen.
-func (p *pruneCommand) gone(ctx context.Context, c *client) (gone []string, known int, err error) {
+func (p *pruneCommand) goneSessions(ctx context.Context, c *client) (gone []string, known int, err error) {
 	entries, err := os.ReadDir(p.Root)
 	if err != nil {
 		return nil, 0, fmt.Errorf("reading the directory: %w", err)
@@ -75,7 +75,7 @@ func (p *pruneCommand) gone(ctx context.Context, c *client) (gone []string, know
 			names, ids = append(names, e.Name()), append(ids, id.String())
 		}
 	}
-	there, err := c.there(ctx, ids)
+	there, err := c.existingSessions(ctx, ids)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -88,12 +88,12 @@ func (p *pruneCommand) gone(ctx context.Context, c *client) (gone []string, know
 }
 
 // findMost is how many sessions an orchestrator looks for with one call.
-const findMost = 1000
+const maxFindSessions = 1000
 
 // there says which sessions are there. A worker keeps those of all tenants.
-func (c *client) there(ctx context.Context, ids []string) (map[string]bool, error) {
+func (c *client) existingSessions(ctx context.Context, ids []string) (map[string]bool, error) {
 	there := map[string]bool{}
-	for some := range slices.Chunk(ids, findMost) {
+	for some := range slices.Chunk(ids, maxFindSessions) {
 		found, err := c.admin.FindSessions(ctx, &pb.FindSessionsRequest{SessionIds: some})
 		if status.Code(err) == codes.Unimplemented {
 			return nil, errors.New("the orchestrator is of an older release and can't say which sessions other tenants have, whose directories are here too: upgrade it first")
@@ -109,7 +109,7 @@ func (c *client) there(ctx context.Context, ids []string) (map[string]bool, erro
 }
 
 // tell prints one directory.
-func (p *pruneCommand) tell(a *app, name string) error {
+func (p *pruneCommand) printDir(a *app, name string) error {
 	path := filepath.Join(p.Root, name)
 	if !a.json {
 		return a.print(safeLine(path))
