@@ -6,17 +6,17 @@ import (
 	"time"
 )
 
-// gathering is how long further hints are waited for before some are taken off the
-// dispatch stream: one message for many spares both sides most of the work.
+// ackDelay is how long to wait for further hints before acknowledging: one message for many hints
+// is cheaper for both sides.
 const ackDelay = 5 * time.Millisecond
 
-// finished holds the hints whose claims have been answered, until they are taken off the
-// dispatch stream. Nobody waits for that: what comes meanwhile goes with the same
-// message, or the next.
+// ackQueue collects hints whose claims have been answered, until they are acknowledged in the
+// dispatch stream. Slots do not wait for that. Hints that arrive meanwhile are acknowledged with
+// the same message or the next.
 type ackQueue struct {
 	mu      sync.Mutex
 	ids     []string
-	pending chan struct{} // holds one: there are some
+	pending chan struct{} // has one element if ids is not empty
 }
 
 func newAckQueue() *ackQueue { return &ackQueue{pending: make(chan struct{}, 1)} }
@@ -39,8 +39,8 @@ func (f *ackQueue) takeAll() []string {
 	return ids
 }
 
-// finish takes such hints off the dispatch stream until ctx ends, and then those that there are.
-// If that fails they come again and their claims are refused.
+// ackHints acknowledges hints until ctx ends, and then the remaining ones. If an acknowledgement
+// fails, the hints are delivered again and their claims are refused.
 func (w *Worker) ackHints(ctx context.Context) error {
 	for ctx.Err() == nil {
 		select {
@@ -53,7 +53,7 @@ func (w *Worker) ackHints(ctx context.Context) error {
 	return nil
 }
 
-// finishNow takes no longer than Redis may take for one thing.
+// flushAcks acknowledges all collected hints. It takes at most redisTimeout.
 func (w *Worker) flushAcks(ctx context.Context) {
 	ids := w.acks.takeAll()
 	if len(ids) == 0 {

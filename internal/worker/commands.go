@@ -17,17 +17,17 @@ import (
 	"github.com/coppice-run/coppice/internal/workspace"
 )
 
-// farewell is how long a worker that stops tries to tell how its commands have ended.
+// commandEndTimeout is how long a worker that stops tries to report how its commands ended.
 const commandEndTimeout = 2 * time.Second
 
-// launched is a command that has become a task, and is this worker's.
+// backgroundCommand is a command that has become a task and belongs to this worker.
 type backgroundCommand struct {
-	claim   *pb.Claim // as if it had been claimed
+	claim   *pb.Claim // as if the task had been claimed
 	command *tool.Command
-	place   *workspace.Place // where it runs
+	place   *workspace.Place
 }
 
-// shell makes a child of a command.
+// setShell makes a child a command.
 func setShell(child *pb.SpawnChild, c *tool.Command) {
 	child.Shell = &pb.ShellChild{
 		Command: strings.ToValidUTF8(c.Line, "\uFFFD"), Nonce: rand.Uint64(), OutputFile: c.Output, BackgroundedByUser: c.ByUser,
@@ -35,14 +35,14 @@ func setShell(child *pb.SpawnChild, c *tool.Command) {
 	child.Timeout = durationpb.New(c.Timeout)
 }
 
-// spawning is a request for children under way.
+// spawnRequest is a request for children.
 type spawnRequest struct {
 	*request
 	journal  *journal
 	children []loop.Child
 }
 
-// Wait gives the answer; what it says that has become a task is carried on from then.
+// Wait returns the answer, and starts to run the commands that have become tasks.
 func (s *spawnRequest) Wait(ctx context.Context) (loop.Reply, error) {
 	reply, err := s.request.Wait(ctx)
 	if err != nil {
@@ -63,13 +63,13 @@ func (s *spawnRequest) Wait(ctx context.Context) (loop.Reply, error) {
 	return reply, nil
 }
 
-// launch carries a command to its end beside the slots, until working ends.
+// launch runs a command outside of the slots, until it ends or workCtx ends.
 func (w *Worker) launch(workCtx context.Context, c *backgroundCommand) {
 	w.commands.Go(func() { w.runCommand(workCtx, c) })
 }
 
-// carryCommand runs a command over a line of its own, and tells what it prints and how it
-// ends. It is killed when its task is ended from outside, and when the worker stops.
+// runCommand runs a command over a connection of its own, and reports its output and how it ends.
+// The command is killed when its task is ended by somebody else, and when the worker stops.
 func (w *Worker) runCommand(workCtx context.Context, c *backgroundCommand) {
 	log := w.Logger.With("session_id", c.claim.GetSessionId(), "task_id", c.claim.GetTaskId(), "epoch", c.claim.GetEpoch())
 	ctx, kill := context.WithCancel(workCtx)
@@ -100,12 +100,12 @@ func (w *Worker) runCommand(workCtx context.Context, c *backgroundCommand) {
 	}
 }
 
-// print tells what a command has printed last.
+// reportOutput reports the end of a command's output.
 func (j *journal) reportOutput(output string) *request {
 	return j.send(&pb.WorkRequest{Kind: &pb.WorkRequest_Progress{Progress: &pb.Progress{Output: output}}})
 }
 
-// endCommand tells how a command has ended.
+// endCommand reports how a command ended.
 func (j *journal) endCommand(end tool.CommandEnd) *request {
 	e := &pb.CommandEnd{Output: end.Output}
 	if end.Reason != tree.ReasonUnspecified {

@@ -14,97 +14,98 @@ import (
 	"github.com/coppice-run/coppice/internal/wire"
 )
 
-// window is how many requests may be without an answer.
+// window is the maximum number of requests without an answer.
 const window = 128
 
-// line is a slot's way to the orchestrators: one stream after another and, while
-// an attempt is on it, the attempt's journal. When a stream breaks, the attempt
-// goes on: requests queue up until another stream has taken it over.
+// conn is a slot's connection to the orchestrators: one stream after another. While an attempt is
+// in progress, conn also carries the attempt's journal. When a stream breaks, the attempt
+// continues: requests queue up until another stream has taken the attempt over.
 //
-// Requests go out under a lock, in the order of their seq; one goroutine receives
-// and never waits for anyone.
+// Requests are sent under sendMu, in the order of their seq. One goroutine receives, and it never
+// waits for a sender.
 type conn struct {
 	client          pb.WorkerServiceClient
-	workerID        string // whose line it is
+	workerID        string // the worker's own id
 	hello           *pb.Hello
-	drain           func() // the worker is to take no run any more
-	alivePort       int    // the port where that tells that it lives; 0: nowhere
+	drain           func() // called when the orchestrator drains this worker
+	alivePort       int    // where the worker answers liveness checks; 0: nowhere
 	log             *slog.Logger
 	now             func() time.Time
-	reachability    *reachability // whether there are streams
+	reachability    *reachability // told whether streams can be opened
 	replicas        *replicaEndpoints
 	onWelcome       func(*pb.Welcome) // called for each stream
-	window          chan struct{}     // one for each counted request without an answer
-	secrets         *redact.Redactor  // what goes out is without them
-	requiredFeature string            // a feature that a replica has to have; empty: none
+	window          chan struct{}     // one token for each request in the window without an answer
+	secrets         *redact.Redactor  // removed from everything that is sent
+	requiredFeature string            // a feature that the replica must have; empty: none
 
-	sendMu    sync.Mutex // held while a request is numbered and sent; taken before mu
+	sendMu    sync.Mutex // held while a request is numbered and sent; locked before mu
 	seq       int64
-	unsent    []*request // numbered, to be sent with what follows
+	unsent    []*request // numbered, sent together with what follows
 	hasUnsent atomic.Bool
 
 	mu             sync.Mutex
-	stream         *workStream   // what requests go over; nil while there is none
-	connected      chan struct{} // closed while there is one
-	detached       chan struct{} // closed when requests go over that no longer
-	nextEndpoint   string        // the endpoint that the next link is to go to; empty: any
-	closingStreams sync.WaitGroup
+	stream         *workStream    // where requests are sent; nil while not connected
+	connected      chan struct{}  // closed while there is a stream
+	detached       chan struct{}  // closed when requests no longer go to the current stream
+	nextEndpoint   string         // where the next stream should go; empty: anywhere
+	closingStreams sync.WaitGroup // streams that are being closed in order
 	closed         bool
 	attempt        attempt
-	attemptOver    bool          // it is not on the line any more: new requests fail
-	claimPending   bool          // there is a hint for the line, whose run it is about to claim
-	unanswered     []*request    // without an answer
-	givenClaim     *request      // stands for the claim of the attempt, if that came with the end of the last; until it is taken up
-	standbyRequest *request      // the end of the last attempt, if the line waits for a run of the orchestrator's choice
-	standbyDone    chan struct{} // closed when it does so no longer
+	attemptOver    bool          // there is no current attempt: new requests fail
+	claimPending   bool          // the slot is about to claim the run of a hint
+	unanswered     []*request    // in the order in which they were sent
+	givenClaim     *request      // stands in for the claim of a run that came with the end of the last one, until takeGivenRun
+	standbyRequest *request      // the end of the last attempt, while the slot stands by
+	standbyDone    chan struct{} // closed when the slot no longer stands by
 }
 
-// attempt is what a line knows of the attempt on it, or of the last one.
+// attempt is what a conn knows of its current attempt, or of the last one.
 type attempt struct {
-	number       int                // counts them: a journal is of one
-	claim        *pb.Claim          // with which it began
-	heldMessages []tree.Message     // what was held of its transcript
-	knownOrdinal int32              // the ordinal of the last message that it knows of
-	toBackground chan int           // messages whose commands are to go on in the background
-	onLost       context.CancelFunc // tells who carries it out that it is lost; nil: nobody does yet
+	number       int                // counts attempts; a journal belongs to one
+	claim        *pb.Claim          // with which the attempt began
+	heldMessages []tree.Message     // of its transcript, which the worker held already
+	knownOrdinal int32              // of the last message that the worker has
+	toBackground chan int           // ordinals of messages whose commands go to the background
+	onLost       context.CancelFunc // cancels the attempt when it is lost; nil: nobody executes it yet
 }
 
-// begin puts an attempt on the line, unless that is closed. It needs the lock.
-func (c *conn) beginAttempt(claim *pb.Claim, held []tree.Message, drop context.CancelFunc) {
-	c.attempt = attempt{number: c.attempt.number + 1, claim: claim, heldMessages: held, toBackground: make(chan int, 1), onLost: drop}
+// beginAttempt makes an attempt the current one, unless the connection is closed. The caller holds
+// mu.
+func (c *conn) beginAttempt(claim *pb.Claim, held []tree.Message, onLost context.CancelFunc) {
+	c.attempt = attempt{number: c.attempt.number + 1, claim: claim, heldMessages: held, toBackground: make(chan int, 1), onLost: onLost}
 	c.attemptOver, c.claimPending = c.closed, false
 }
 
-// goOn puts an attempt on the line that is this worker's already. drop is called when
-// it is lost.
-func (c *conn) beginClaimed(drop context.CancelFunc, claim *pb.Claim) *journal {
+// beginClaimed begins an attempt that belongs to this worker already. onLost is called when it is
+// lost.
+func (c *conn) beginClaimed(onLost context.CancelFunc, claim *pb.Claim) *journal {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.beginAttempt(claim, nil, drop)
+	c.beginAttempt(claim, nil, onLost)
 	return newJournal(c)
 }
 
-// request is one request under way.
+// request is a request and its answer.
 type request struct {
 	conn            *conn
 	req             *pb.WorkRequest
 	answered        chan struct{}
-	inWindow        bool // it has a place in the window: all have but the claim of a run that was given
+	inWindow        bool // it has a place in the window, as all have but the claim of a given run
 	response        *pb.WorkResponse
-	transcriptParts []*pb.Message  // of a claim: the transcript so far, after what is held
-	heldMessages    []tree.Message // of an end: what is held of the transcript that may be next
+	transcriptParts []*pb.Message  // of a claim: the transcript so far, after the held messages
+	heldMessages    []tree.Message // of an end: held messages of the run that may be given next
 	err             error
 }
 
-// assignment is a granted claim with its whole transcript: how it begins, and what was
-// sent of it.
+// assignment is a granted claim with its whole transcript: the held messages and then the sent
+// ones.
 type assignment struct {
 	*pb.Assignment
 	heldMessages []tree.Message
 	sentMessages []*pb.Message
 }
 
-// refusal is a claim that was not granted.
+// refusal is the error of a claim that was not granted.
 type refusal struct{ cause pb.RefusedCause }
 
 func (r *refusal) Error() string { return "the claim was refused: " + r.cause.String() }
@@ -117,8 +118,8 @@ func (w *Worker) newConn() *conn {
 	}
 }
 
-// receive takes the attempt over to the stream, if there is one, and then hands
-// answers to their requests until the stream ends.
+// receive attaches the stream, which takes the current attempt over, and then dispatches responses
+// until the stream ends.
 func (c *conn) receive(s *workStream) error {
 	if err := c.attach(s); err != nil {
 		return err
@@ -134,7 +135,7 @@ func (c *conn) receive(s *workStream) error {
 	}
 }
 
-// hear sees to one response.
+// handle processes one response.
 func (c *conn) handle(s *workStream, resp *pb.WorkResponse) {
 	switch kind := resp.GetKind().(type) {
 	case *pb.WorkResponse_Heartbeat:
@@ -162,11 +163,13 @@ func (c *conn) handle(s *workStream, resp *pb.WorkResponse) {
 	}
 }
 
-// errElsewhere ends a stream that has been opened while it became known where it is to go.
+// errOtherReplicaWanted ends a new stream if the next claim turned out to be for another replica
+// while the stream was opened.
 var errOtherReplicaWanted = errors.New("the next claim is for another replica")
 
-// adopt makes requests go over a stream. What is without an answer is sent again,
-// once the orchestrator has said that the attempt goes on.
+// attach makes a stream the current one. If an attempt is in progress or the slot stands by, the
+// orchestrator first has to confirm that it continues. Then all unanswered requests are sent
+// again.
 func (c *conn) attach(s *workStream) error {
 	c.sendMu.Lock()
 	defer c.sendMu.Unlock()
@@ -202,7 +205,7 @@ func (c *conn) attach(s *workStream) error {
 		return errOtherReplicaWanted
 	}
 	c.nextEndpoint = ""
-	c.clearUnsent() // it is among what has no answer
+	c.clearUnsent() // unsent requests are among the unanswered ones
 	for _, r := range c.unanswered {
 		r.transcriptParts, r.req.Shows = nil, nil
 		if c := r.req.GetClaim(); c != nil {
@@ -217,8 +220,9 @@ func (c *conn) attach(s *workStream) error {
 	return nil
 }
 
-// reattach asks for the attempt to go on over a stream. If it has ended with the last request,
-// if there is one, the answer may give the slot another run.
+// reattach asks the orchestrator to continue the attempt over a new stream. last is the newest
+// unanswered request, or nil. If the attempt ended with that request, the answer may give the slot
+// another run.
 func (c *conn) reattach(s *workStream, claim *pb.Claim, last *request) (*pb.WorkResponse, error) {
 	if !s.features().Has(wire.FeatureReattach) {
 		return nil, nil
@@ -253,7 +257,7 @@ func (c *conn) reattach(s *workStream, claim *pb.Claim, last *request) (*pb.Work
 	}
 }
 
-// takeDown makes requests go over a stream no longer.
+// detach stops sending requests to a stream.
 func (c *conn) detach(s *workStream) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -262,14 +266,14 @@ func (c *conn) detach(s *workStream) {
 	}
 }
 
-// down is for a line that has a stream. It needs the lock.
+// detachLocked requires a current stream. The caller holds mu.
 func (c *conn) detachLocked() {
 	close(c.detached)
 	c.stream, c.connected, c.detached = nil, make(chan struct{}), make(chan struct{})
 }
 
-// retire ends the stream in use without a word, so that what is under way on it
-// is void; another one is opened.
+// cancelStream cancels the current stream without closing it in order. Everything in progress on
+// it is void, and another stream is opened.
 func (c *conn) cancelStream() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -278,7 +282,7 @@ func (c *conn) cancelStream() {
 	}
 }
 
-// close ends the attempt on the line, and lets no other begin.
+// close ends the current attempt and prevents further ones.
 func (c *conn) close() {
 	c.mu.Lock()
 	c.closed = true
@@ -286,7 +290,7 @@ func (c *conn) close() {
 	c.loseAttempt()
 }
 
-// ready waits for a stream, and reports false if ctx ends first.
+// waitConnected waits for a stream. It returns false if ctx ends first.
 func (c *conn) waitConnected(ctx context.Context) bool {
 	c.mu.Lock()
 	up := c.connected
@@ -299,7 +303,8 @@ func (c *conn) waitConnected(ctx context.Context) bool {
 	}
 }
 
-// at gives the replica that requests go to, and what is closed once that has changed.
+// currentReplica returns the replica that requests go to, and a channel that is closed when that
+// changes.
 func (c *conn) currentReplica() (replica string, changed <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -315,8 +320,8 @@ func (c *conn) isIdle() bool {
 	return c.attemptOver
 }
 
-// rest makes requests go over a stream no longer if the line is idle, waits for nothing over it,
-// and is not about to claim a run; it reports whether it did.
+// detachIfIdle stops sending requests to a stream if the connection is idle: no attempt, no
+// standby, and no claim about to be sent. It reports whether it did.
 func (c *conn) detachIfIdle(s *workStream) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -327,36 +332,37 @@ func (c *conn) detachIfIdle(s *workStream) bool {
 	return true
 }
 
-// joins reports whether what is shown may go with what is said next.
+// canJoinDeltas reports whether the replica accepts text deltas inside other requests.
 func (c *conn) canJoinDeltas() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.stream != nil && c.stream.features().Has(wire.FeatureJoined)
 }
 
-// carries reports whether the attempt of a journal is on the line.
+// isCurrent reports whether the attempt of a journal is still in progress.
 func (c *conn) isCurrent(j *journal) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return !c.attemptOver && c.attempt.number == j.attemptNumber
 }
 
-// session is that of the attempt on the line.
+// sessionID returns the session of the current attempt.
 func (c *conn) sessionID() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.attempt.claim.GetSessionId()
 }
 
-// releases tells of messages whose commands are to go on in the background.
+// backgroundRequests returns a channel of ordinals of messages whose commands should continue in
+// the background.
 func (c *conn) backgroundRequests() <-chan int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.attempt.toBackground
 }
 
-// letGo tells the attempt on the line that the commands of a message are to go on in
-// the background. It never waits: only the last message counts.
+// requestBackground asks the current attempt to let the commands of a message continue in the
+// background. It never blocks: only the latest message counts.
 func (c *conn) requestBackground(ordinal int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -370,8 +376,8 @@ func (c *conn) requestBackground(ordinal int) {
 	c.attempt.toBackground <- ordinal
 }
 
-// beat tells the other side of a stream that this one is there, also while nothing else may be sent
-// as the answer to a reattachment is waited for.
+// sendHeartbeat keeps a stream alive, also while the answer to a reattachment is awaited and no
+// other request may be sent.
 func (c *conn) sendHeartbeat(s *workStream) {
 	if s.send(&pb.WorkRequest{Kind: &pb.WorkRequest_Heartbeat{Heartbeat: &pb.Heartbeat{}}}) != nil {
 		s.cancel()

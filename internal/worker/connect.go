@@ -11,8 +11,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// stayConnected opens one stream after another until ctx ends, then ends the last one in
-// good order, which hands the attempt on it over to other workers.
+// stayConnected opens one stream after another until ctx ends. Then it closes the last one in
+// order, which hands the current attempt over to other workers.
 func (c *conn) stayConnected(ctx context.Context) {
 	defer c.closingStreams.Wait()
 	defer c.close()
@@ -33,8 +33,9 @@ func (c *conn) stayConnected(ctx context.Context) {
 	}
 }
 
-// open opens a stream to an orchestrator that can do what is needed; nil if there is none now.
-// One that is not the first, nor comes after one that broke, is settled.
+// open opens a stream to a suitable orchestrator, or returns nil if there is none now. settled is
+// false for the first stream and for one that replaces a broken one: these get a shorter maximum
+// age.
 func (c *conn) open(ctx context.Context, settled bool) *workStream {
 	aim := c.takeNextEndpoint()
 	s, err := openStream(ctx, c.client, aim, c.hello, c.now())
@@ -43,7 +44,7 @@ func (c *conn) open(ctx context.Context, settled bool) *workStream {
 		err = fmt.Errorf("replica %s does not know %q", s.welcome.GetReplicaId(), c.requiredFeature)
 	}
 	if err != nil {
-		c.replicas.forget(aim) // who wants to go there does not wait as long
+		c.replicas.forget(aim) // so that others do not try it as well
 		if ctx.Err() == nil && c.reachability.recordFailure(c.now()) {
 			c.logUnreachable(ctx, err)
 		}
@@ -56,15 +57,15 @@ func (c *conn) open(ctx context.Context, settled bool) *workStream {
 		s.maxAge = randomAge(firstMaxAge)
 	}
 	if s.misrouted {
-		c.replicas.forget(aim) // or each hint from there would end another stream in vain
+		c.replicas.forget(aim) // or each hint from there would end another stream for nothing
 	}
 	c.replicas.record(s.welcome.GetReplicaId(), s.endpoint)
 	c.onWelcome(s.welcome)
 	return s
 }
 
-// unreached says what a stream that could not be opened means: one that has answered can be
-// reached.
+// logUnreachable logs why a stream could not be opened. An orchestrator that refuses the worker's
+// token is reachable, so that case has its own message.
 func (c *conn) logUnreachable(ctx context.Context, err error) {
 	switch status.Code(err) {
 	case codes.Unauthenticated, codes.PermissionDenied:
@@ -74,8 +75,8 @@ func (c *conn) logUnreachable(ctx context.Context, err error) {
 	}
 }
 
-// patience is how long to wait at most before another stream is opened: an attempt
-// has only the grace.
+// maxReconnectDelay is short while an attempt is in progress, which has only the grace period to
+// reconnect.
 func (c *conn) maxReconnectDelay() time.Duration {
 	if c.isIdle() {
 		return retryMax
@@ -83,8 +84,8 @@ func (c *conn) maxReconnectDelay() time.Duration {
 	return reconnectMaxAttached
 }
 
-// serve takes one stream into use and receives from it until it breaks, or ctx ends, or
-// another one is wanted, which is no error.
+// serve uses a stream until it breaks, ctx ends, or another stream is wanted. The last is not an
+// error.
 func (c *conn) serve(ctx context.Context, s *workStream) error {
 	ended := make(chan error, 1)
 	var watching sync.WaitGroup
@@ -117,7 +118,7 @@ func (c *conn) serve(ctx context.Context, s *workStream) error {
 	return err
 }
 
-// aim gives the endpoint that the next stream is to go to, once.
+// takeNextEndpoint returns the endpoint that the next stream should go to, and clears it.
 func (c *conn) takeNextEndpoint() (endpoint string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -125,10 +126,10 @@ func (c *conn) takeNextEndpoint() (endpoint string) {
 	return endpoint
 }
 
-// turnTo makes the claim that comes next go to a replica, over another stream if need be. No
-// attempt is on the line. If nobody has found the replica yet, an old stream ends for one to any:
-// so those are found that come later, though no slot is ever idle. No replica: it stays where it
-// is.
+// preferReplica makes the next claim go to a replica, over another stream if necessary. The caller
+// has no attempt in progress. If the replica's endpoint is unknown, an expired stream is replaced
+// by one to any endpoint; this is how new replicas are found while no slot is ever idle. An empty
+// replica changes nothing.
 func (c *conn) preferReplica(replica string) {
 	endpoint := c.replicas.endpoint(replica)
 	c.mu.Lock()
@@ -137,7 +138,7 @@ func (c *conn) preferReplica(replica string) {
 	switch s := c.stream; {
 	case s == nil:
 		c.nextEndpoint = endpoint // for the stream that is being opened, too
-	case replica == s.welcome.GetReplicaId(): // which may have other addresses as well
+	case replica == s.welcome.GetReplicaId(): // the replica may have several addresses
 	case endpoint != "" && endpoint != s.endpoint:
 		c.reconnectTo(endpoint)
 	case endpoint == "" && replica != "" && s.isExpired(c.now()):
@@ -145,7 +146,7 @@ func (c *conn) preferReplica(replica string) {
 	}
 }
 
-// change leaves the stream that there is for one to an endpoint; empty: to any. It needs the lock.
+// reconnectTo abandons the current stream for one to an endpoint; empty: any. The caller holds mu.
 func (c *conn) reconnectTo(endpoint string) {
 	s := c.stream
 	c.nextEndpoint = endpoint
@@ -153,8 +154,8 @@ func (c *conn) reconnectTo(endpoint string) {
 	close(s.abandoned)
 }
 
-// goodbye is how long the orchestrator may take to end a stream that the worker
-// has ended.
+// streamCloseTimeout is how long the orchestrator may take to end a stream that the worker has
+// closed.
 const streamCloseTimeout = time.Second
 
 func (c *conn) closeStream(s *workStream) {

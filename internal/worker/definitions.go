@@ -9,20 +9,20 @@ import (
 )
 
 const (
-	// definitionsHeld is how many definitions are remembered before all are forgotten.
+	// maxDefinitions is the size at which the cache of definitions is emptied.
 	maxDefinitions = 1000
-	// handedHeld is the same for what the runs of one definition were handed.
+	// maxToolsets is the same for the toolsets of one definition.
 	maxToolsets = 8
 )
 
-// definitions remembers what was read of the definitions that runs pin: a version never
-// changes, and many runs pin the same.
+// definitions caches parsed definitions. A pinned version never changes, and many runs pin the
+// same one.
 type definitions struct {
 	mu     sync.Mutex
-	byText map[string]*definition // by their text
+	byText map[string]*definition // by the text of the definition
 }
 
-// definition is one that runs pin, with what was made of it so far.
+// definition is a parsed definition with the toolsets that were built for it.
 type definition struct {
 	*agentdef.Definition
 
@@ -30,13 +30,13 @@ type definition struct {
 	toolsets []toolsetFor
 }
 
-// handedTo is the tools of runs that may spawn the same agents. They never change.
+// toolsetFor is the toolset of runs that may spawn the same agents. It is immutable.
 type toolsetFor struct {
 	agents []tool.Spawnable
 	tools  toolset
 }
 
-// parse reads a pinned definition of an agent.
+// parse parses a pinned definition, or returns it from the cache.
 func (d *definitions) parse(agent string, text []byte) (*definition, error) {
 	d.mu.Lock()
 	def := d.byText[string(text)]
@@ -58,7 +58,7 @@ func (d *definitions) parse(agent string, text []byte) (*definition, error) {
 	return def, nil
 }
 
-// handedOver gives the tools that runs which may spawn these agents were handed before.
+// cachedToolset returns the toolset that was built before for runs that may spawn these agents.
 func (d *definition) cachedToolset(agents []tool.Spawnable) (_ toolset, known bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -5,8 +5,7 @@ import (
 	"sync"
 )
 
-// Drain has the worker take no run any more. It finishes those that it has, and then Run
-// returns.
+// Drain makes the worker take no more runs. Run returns when the current runs have ended.
 func (w *Worker) Drain() {
 	w.drainOnce.Do(func() {
 		w.Logger.Info("draining: no run is taken any more", "busy", w.Busy())
@@ -14,7 +13,6 @@ func (w *Worker) Drain() {
 	})
 }
 
-// drains reports whether the worker takes no run any more.
 func (w *Worker) isDraining() bool {
 	select {
 	case <-w.draining:
@@ -24,8 +22,8 @@ func (w *Worker) isDraining() bool {
 	}
 }
 
-// runOut waits for the last runs of slots that take no other, and for the commands that they
-// have left running, unless ctx ends before.
+// waitDrained waits for the last runs of all slots and for their background commands, unless ctx
+// ends first.
 func (w *Worker) waitDrained(ctx context.Context, slots *sync.WaitGroup) {
 	done := make(chan struct{})
 	go func() {

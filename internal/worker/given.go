@@ -11,8 +11,9 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// offers offers the slot of a run to what becomes ready with its end: most often the parent,
-// of whose transcript the worker may hold the beginning. Nil: it takes none any more.
+// offerSlot offers the slot of a run to a run that becomes ready when this one parks or ends. Most
+// often that is the parent, so the offer says which messages of the parent's transcript the worker
+// holds. It returns nil while the worker drains.
 func (w *Worker) offerSlot(session tree.SessionID, parent string) (*pb.Takes, []tree.Message) {
 	if w.isDraining() {
 		return nil, nil
@@ -20,7 +21,7 @@ func (w *Worker) offerSlot(session tree.SessionID, parent string) (*pb.Takes, []
 	takes := &pb.Takes{Nonce: rand.Uint64(), StandBy: true}
 	task, err := tree.ParseID[tree.Task](parent)
 	if err != nil {
-		return takes, nil // a root has none
+		return takes, nil // a root has no parent
 	}
 	held := w.transcripts.Begins(transcript.Of{Session: session, Task: task})
 	if takes.Held = describeHeld(held); takes.Held != nil {
@@ -29,9 +30,9 @@ func (w *Worker) offerSlot(session tree.SessionID, parent string) (*pb.Takes, []
 	return takes, held
 }
 
-// beginGiven puts a run on the line that came with the end of the last one, as if it had been
-// claimed: if the stream breaks before its assignment is there, the claim is sent over the
-// next one. It needs the lock of the line.
+// beginGivenRun begins the attempt of a run that came with the end of the last one, as if it had
+// been claimed. If the stream breaks before the assignment arrives, the claim is sent over the
+// next stream. The caller holds mu.
 func (c *conn) beginGivenRun(last *request, given *pb.GivenRun) {
 	takes := last.req.GetTakes()
 	claim := proto.CloneOf(c.attempt.claim)
@@ -48,9 +49,9 @@ func (c *conn) beginGivenRun(last *request, given *pb.GivenRun) {
 	c.unanswered = append(c.unanswered, c.givenClaim)
 }
 
-// takeUp waits for the assignment of the run that has come with the end of the last one.
-// There may be none. drop is called when the attempt is lost.
-func (c *conn) takeGivenRun(ctx context.Context, drop context.CancelFunc) (*assignment, *journal, error) {
+// takeGivenRun waits for the assignment of the run that came with the end of the last one, and
+// returns nil if there is none. onLost is called when the attempt is lost.
+func (c *conn) takeGivenRun(ctx context.Context, onLost context.CancelFunc) (*assignment, *journal, error) {
 	c.sendMu.Lock()
 	c.mu.Lock()
 	r := c.givenClaim
@@ -61,8 +62,8 @@ func (c *conn) takeGivenRun(ctx context.Context, drop context.CancelFunc) (*assi
 		return nil, nil, nil
 	}
 	c.startSequenceAt(1) // the claim that was not sent is 0
-	if c.attempt.onLost = drop; c.attemptOver {
-		drop() // it was lost before anybody could be told
+	if c.attempt.onLost = onLost; c.attemptOver {
+		onLost() // it was lost before this call
 	}
 	j := newJournal(c)
 	c.mu.Unlock()

@@ -7,9 +7,9 @@ import (
 	"github.com/coppice-run/coppice/internal/dispatch"
 )
 
-// hints is how slots get hints: those of a replica first whose streams go there. That one
-// remembers what it has just committed of the session, which the others would read, and finds
-// the session as it has left it. If there is none, another slot goes there.
+// hintRouter hands hints to slots. A hint goes to a slot that is connected to the replica that
+// sent the hint, because that replica still has the session in memory and need not read it. If no
+// such slot waits, any slot gets the hint and reconnects.
 type hintRouter struct {
 	shared chan dispatch.Delivery
 
@@ -21,7 +21,7 @@ func newHintRouter() *hintRouter {
 	return &hintRouter{shared: make(chan dispatch.Delivery), byReplica: map[string]chan dispatch.Delivery{}}
 }
 
-// of gives the hints of a replica.
+// forReplica returns the channel of hints from a replica.
 func (h *hintRouter) forReplica(replica string) <-chan dispatch.Delivery {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -31,8 +31,8 @@ func (h *hintRouter) forReplica(replica string) <-chan dispatch.Delivery {
 	return h.byReplica[replica]
 }
 
-// give hands a hint to a slot: one whose stream goes to the replica that it is from, or else
-// any. It reports false if ctx ends first.
+// deliver hands a hint to a slot that is connected to its replica, or else to any slot. It returns
+// false if ctx ends first.
 func (h *hintRouter) deliver(ctx context.Context, d dispatch.Delivery) bool {
 	h.mu.Lock()
 	near := h.byReplica[d.Hint.From]

@@ -6,15 +6,15 @@ import (
 	"sync"
 )
 
-// installation is the one whose orchestrator has last welcomed a slot. It is another one where
-// an orchestrator has come back with another database.
+// installation is the installation whose orchestrator welcomed a slot last. It changes when an
+// orchestrator comes back with another database.
 type installation struct {
 	mu      sync.Mutex
-	id      string        // empty: there was no welcome yet
-	changed chan struct{} // closed when it is another one; nil: nobody waits for that
+	id      string        // empty: no welcome yet
+	changed chan struct{} // closed when the installation changes; nil: nobody waits
 }
 
-// welcomed notes whose orchestrator has welcomed a slot.
+// set records the installation of an orchestrator that welcomed a slot.
 func (i *installation) set(id string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -28,7 +28,7 @@ func (i *installation) set(id string) {
 	}
 }
 
-// now gives it, and what is closed when it is another one.
+// current returns the installation, and a channel that is closed when it changes.
 func (i *installation) current() (id string, another <-chan struct{}) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -38,8 +38,8 @@ func (i *installation) current() (id string, another <-chan struct{}) {
 	return i.id, i.changed
 }
 
-// follow pulls from the dispatch stream of the installation until ctx ends, and from that of
-// another one once it is that.
+// followInstallation pulls from the dispatch stream of the current installation until ctx ends,
+// and switches when the installation changes.
 func (w *Worker) followInstallation(ctx, workCtx context.Context) error {
 	for ctx.Err() == nil {
 		id, another := w.installation.current()
@@ -57,8 +57,8 @@ func (w *Worker) followInstallation(ctx, workCtx context.Context) error {
 	return nil
 }
 
-// join makes an installation the one whose dispatch stream is read. What was read of another one
-// and is claimed all the same is refused.
+// joinInstallation switches to the dispatch stream of an installation. Hints that were read from
+// the previous one may still be claimed; those claims are refused.
 func (w *Worker) joinInstallation(ctx context.Context, id string) error {
 	bus, err := w.Bus(id)
 	if err != nil {
@@ -72,7 +72,7 @@ func (w *Worker) joinInstallation(ctx context.Context, id string) error {
 	return nil
 }
 
-// until gives a context that ends when something is closed, or with ctx.
+// cancelWhenClosed returns a context that ends when closed is closed, or with ctx.
 func cancelWhenClosed(ctx context.Context, closed <-chan struct{}) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {

@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// late is a handler whose attributes are put together once something is logged: most
+// lazyHandler is a log handler that computes its attributes when something is logged first. Most
 // attempts log nothing.
 type lazyHandler struct {
 	logger     *slog.Logger
@@ -16,7 +16,7 @@ type lazyHandler struct {
 	resolved slog.Handler
 }
 
-// later gives a logger with attributes.
+// lazyLogger returns a logger whose attributes are computed on first use.
 func lazyLogger(to *slog.Logger, attributes func() []any) *slog.Logger {
 	return slog.New(&lazyHandler{logger: to, attributes: attributes})
 }
@@ -26,7 +26,7 @@ func (h *lazyHandler) handler() slog.Handler {
 	return h.resolved
 }
 
-// Enabled does not depend on attributes.
+// Enabled does not depend on the attributes.
 func (h *lazyHandler) Enabled(ctx context.Context, level slog.Level) bool {
 	return h.logger.Enabled(ctx, level)
 }

@@ -5,24 +5,25 @@ import (
 	"time"
 )
 
-// unreachedAfter is how long no orchestrator has to be reached until that is said, and
-// unreachedAgain how long it is not said again.
+// Failures are logged once no orchestrator has been reached for unreachableAfter, and then every
+// unreachableAgain.
 const (
 	unreachableAfter = 2 * time.Second
 	unreachableAgain = 30 * time.Second
 )
 
-// reach knows whether any slot has reached an orchestrator lately: been welcomed by one, that
-// is, and not refused.
+// reachability tracks whether any slot has reached an orchestrator lately. An orchestrator counts
+// as reached when it welcomes the slot, not when it refuses it.
 type reachability struct {
-	notify       func(reached bool) // told when that changes; nil: nobody wants to know
+	notify       func(reached bool) // called when reached changes; nil: not called
 	mu           sync.Mutex
-	reached      bool      // one was reached, and it has not been said since that none can be
-	failingSince time.Time // when the first of the failures was; zero: the last stream was opened
-	loggedAt     time.Time // when it was last said that there are failures; zero: it was not
+	reached      bool      // an orchestrator was reached, and no outage has been logged since
+	failingSince time.Time // when the current failures began; zero: the last stream was opened
+	loggedAt     time.Time // when the outage was last logged; zero: not yet
 }
 
-// failed counts a failure, and reports whether that is worth saying.
+// recordFailure records that no stream could be opened. It reports whether the caller should log
+// that.
 func (r *reachability) recordFailure(now time.Time) (say bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -36,7 +37,7 @@ func (r *reachability) recordFailure(now time.Time) (say bool) {
 	return say
 }
 
-// opened ends the failures, and reports whether anything was said of them.
+// recordSuccess records that a stream was opened. It reports whether an outage had been logged.
 func (r *reachability) recordSuccess() (said bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -46,7 +47,7 @@ func (r *reachability) recordSuccess() (said bool) {
 	return said
 }
 
-// set tells of a change. It needs the lock, so that the last that is told is true.
+// setReached notifies of changes. The caller holds mu, so that notifications come in order.
 func (r *reachability) setReached(has bool) {
 	if r.reached != has && r.notify != nil {
 		r.notify(has)

@@ -2,7 +2,7 @@ package worker
 
 import "sync"
 
-// replicas is where replicas were last found.
+// replicaEndpoints remembers at which endpoint each replica was last found.
 type replicaEndpoints struct {
 	mu         sync.Mutex
 	byEndpoint map[string]string // replica by endpoint
@@ -12,8 +12,8 @@ func newReplicaEndpoints() *replicaEndpoints {
 	return &replicaEndpoints{byEndpoint: map[string]string{}}
 }
 
-// found says that a replica is at an endpoint, as no other one is any more; empty: at one
-// that is not known.
+// record notes that a replica is at an endpoint. It replaces what was known of that endpoint. An
+// empty endpoint is ignored.
 func (r *replicaEndpoints) record(replica, endpoint string) {
 	if endpoint == "" {
 		return
@@ -23,14 +23,14 @@ func (r *replicaEndpoints) record(replica, endpoint string) {
 	r.byEndpoint[endpoint] = replica
 }
 
-// lost says that nobody has answered at an endpoint, or can be reached there.
+// forget notes that an endpoint does not answer or cannot be reached.
 func (r *replicaEndpoints) forget(endpoint string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.byEndpoint, endpoint)
 }
 
-// endpoint gives where a replica was found; empty if it was not.
+// endpoint returns where a replica was found; empty if unknown.
 func (r *replicaEndpoints) endpoint(replica string) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -13,15 +13,15 @@ import (
 	"github.com/coppice-run/coppice/internal/wire"
 )
 
-// claim asks for a run, of whose transcript the worker holds the beginning. drop is called
-// when the attempt is lost.
-func (c *conn) claim(ctx context.Context, drop context.CancelFunc, claim *pb.Claim, held []tree.Message) (*assignment, *journal, error) {
+// claim claims a run. held is the beginning of its transcript that the worker has already. onLost
+// is called when the attempt is lost.
+func (c *conn) claim(ctx context.Context, onLost context.CancelFunc, claim *pb.Claim, held []tree.Message) (*assignment, *journal, error) {
 	claim.Held = describeHeld(held)
 	c.sendMu.Lock()
 	c.startSequenceAt(0)
 	c.sendMu.Unlock()
 	c.mu.Lock()
-	c.beginAttempt(claim, held, drop)
+	c.beginAttempt(claim, held, onLost)
 	j := newJournal(c)
 	if c.stream != nil {
 		claim.Protocol = c.stream.protocol
@@ -31,7 +31,7 @@ func (c *conn) claim(ctx context.Context, drop context.CancelFunc, claim *pb.Cla
 	return a, j, err
 }
 
-// assigned waits for the answer to a claim.
+// waitAssignment waits for the answer to a claim.
 func (r *request) waitAssignment(ctx context.Context, offered []tree.Message) (*assignment, error) {
 	if err := r.wait(ctx); err != nil {
 		return nil, err
@@ -49,7 +49,7 @@ func (r *request) waitAssignment(ctx context.Context, offered []tree.Message) (*
 	return nil, fmt.Errorf("the claim was answered with %T", r.response.GetKind())
 }
 
-// heldOf says what is held of a transcript.
+// describeHeld describes held messages to the orchestrator.
 func describeHeld(held []tree.Message) *pb.TranscriptHeld {
 	if len(held) == 0 {
 		return nil
@@ -59,9 +59,9 @@ func describeHeld(held []tree.Message) *pb.TranscriptHeld {
 	}
 }
 
-// send numbers a request and sends it, or leaves it to the next stream; the answer
-// comes to the request. All that an attempt records goes through here, and no secret
-// does, whoever has put it in.
+// send numbers a request and sends it, or leaves it for the next stream. The answer is delivered
+// to the returned request. Everything that an attempt records goes through here, and secrets are
+// removed from it.
 func (j *journal) send(req *pb.WorkRequest) *request {
 	c := j.conn
 	if c.canJoinDeltas() {
@@ -74,7 +74,7 @@ func (j *journal) send(req *pb.WorkRequest) *request {
 	if j.offerSlot != nil && releasesRun(req) {
 		req.Takes, r.heldMessages = j.offerSlot()
 	}
-	c.window <- struct{}{} // room comes with an answer, or with the end of the attempt
+	c.window <- struct{}{} // freed by an answer or by the end of the attempt
 	c.sendMu.Lock()
 	defer c.sendMu.Unlock()
 	c.mu.Lock()
@@ -96,17 +96,17 @@ func (j *journal) send(req *pb.WorkRequest) *request {
 	return r
 }
 
-// goesOn reports whether the attempt is about to say more, or to wait for the answer. What
-// comes together is stored together.
+// expectsMore reports whether the attempt is about to send another request or to wait for the
+// answer. Requests that arrive together are stored in one transaction.
 func expectsMore(req *pb.WorkRequest) bool { return req.GetAppend() != nil || req.GetSpawn() != nil }
 
-// givesBack reports whether a request gives the run back, unless there is news for it.
+// releasesRun reports whether a request releases the run, unless there is news for it.
 func releasesRun(req *pb.WorkRequest) bool {
 	return req.GetPark() != nil || req.GetEnd() != nil || req.GetStopHooks() != nil
 }
 
-// flush sends what is unsent, or leaves it to the next stream. It needs the lock of what is
-// sent.
+// flushUnsent sends the unsent requests, or leaves them for the next stream. The caller holds
+// sendMu.
 func (c *conn) flushUnsent() {
 	c.mu.Lock()
 	s, over := c.stream, c.attemptOver
@@ -125,14 +125,15 @@ func (c *conn) clearUnsent() {
 	c.hasUnsent.Store(false)
 }
 
-// renumber has the next request be the first of an attempt, with that number. It needs the
-// lock of what is sent.
+// startSequenceAt sets the number of the next request, the first of an attempt. The caller holds
+// sendMu.
 func (c *conn) startSequenceAt(first int64) {
 	c.seq = first - 1
 	c.clearUnsent()
 }
 
-// delta shows a piece of the answer under way, if there is a stream for it.
+// delta sends a piece of the answer in progress if there is a stream; otherwise the piece is
+// dropped.
 func (j *journal) delta(d *pb.TextDelta) {
 	c := j.conn
 	c.redact(d)
@@ -149,15 +150,15 @@ func (j *journal) delta(d *pb.TextDelta) {
 	}
 }
 
-// clean takes the secrets out of what goes out.
+// redact removes secrets from a message.
 func (c *conn) redact(m proto.Message) {
 	if !c.secrets.None() {
 		wire.Clean(m, c.secrets)
 	}
 }
 
-// oldest gives the oldest request its answer, or a piece of it; it is done when
-// take says so.
+// answerOldest passes a response to the oldest unanswered request. The request is complete if
+// accept returns true.
 func (c *conn) answerOldest(accept func(*request) bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -180,7 +181,7 @@ func (c *conn) answerOldest(accept func(*request) bool) {
 			c.standbyRequest, c.standbyDone = r, make(chan struct{})
 		}
 	case *pb.WorkResponse_Assignment:
-		// A summary comes before messages that are older than it.
+		// A summary precedes messages that are older, so ordinals are not sorted.
 		held := c.attempt.heldMessages
 		for i := range min(int(k.Assignment.GetHeldMessages()), len(held)) {
 			c.attempt.knownOrdinal = max(c.attempt.knownOrdinal, int32(held[i].Ordinal))
@@ -194,11 +195,11 @@ func (c *conn) answerOldest(accept func(*request) bool) {
 	r.complete()
 }
 
-// lose ends the attempt on the line: nothing that is under way will be answered.
+// loseAttempt ends the current attempt: none of its requests will be answered.
 func (c *conn) loseAttempt() { c.endLostAttempt(nil) }
 
-// drops is lose for an attempt that has ended without a word, and has given its slot another
-// run if given is not nil.
+// endLostAttempt is loseAttempt for an attempt whose last answer was lost. given is the run that
+// the slot got with that answer; nil: none.
 func (c *conn) endLostAttempt(given *pb.GivenRun) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -217,7 +218,7 @@ func (c *conn) endLostAttempt(given *pb.GivenRun) {
 	}
 }
 
-// done says that the request has its answer, or will have none, and gives its place back.
+// complete marks the request as answered or failed, and frees its place in the window.
 func (r *request) complete() {
 	close(r.answered)
 	if r.inWindow {
@@ -239,7 +240,7 @@ func (r *request) wait(ctx context.Context) error {
 	}
 }
 
-// over reports whether the request has its answer, or will have none.
+// isDone reports whether the request has been answered or has failed.
 func (r *request) isDone() bool {
 	select {
 	case <-r.answered:
@@ -249,7 +250,7 @@ func (r *request) isDone() bool {
 	}
 }
 
-// within waits for the answer so long.
+// waitAtMost waits up to d for the answer.
 func (r *request) waitAtMost(d time.Duration) {
 	wait := time.NewTimer(d)
 	defer wait.Stop()

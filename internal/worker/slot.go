@@ -21,8 +21,8 @@ import (
 	"github.com/coppice-run/coppice/internal/workspace"
 )
 
-// slot claims and runs, over a line of its own, until working ends, or until it has no run once
-// taking has ended.
+// runSlot claims and executes runs over a connection of its own. It returns when workCtx ends, or
+// when claimCtx has ended and the slot has no run.
 func (w *Worker) runSlot(workCtx, claimCtx context.Context) {
 	c := w.newConn()
 	connCtx, closeConn := context.WithCancel(workCtx)
@@ -47,8 +47,8 @@ func (w *Worker) runSlot(workCtx, claimCtx context.Context) {
 	}
 }
 
-// hint waits for one, which may be for the replica that the line goes to. There is none if ctx
-// ends, or if Redis can't be read.
+// waitForHint waits for a hint, preferably from the replica that the slot is connected to. found
+// is false if ctx ends, or if Redis cannot be read.
 func (w *Worker) waitForHint(ctx context.Context, c *conn) (d dispatch.Delivery, found bool) {
 	for c.waitConnected(ctx) {
 		replica, changed := c.currentReplica()
@@ -67,8 +67,8 @@ func (w *Worker) waitForHint(ctx context.Context, c *conn) (d dispatch.Delivery,
 	return d, false
 }
 
-// attempt claims what a hint names and carries it forward. A hint whose claim has
-// had no answer stays, for whoever takes it over.
+// claimHint claims the run of a hint and executes it. If the claim gets no answer, the hint stays
+// in the stream until another worker takes it over.
 func (w *Worker) claimHint(workCtx context.Context, c *conn, hint dispatch.Hint, id string) {
 	log := w.attemptLogger(hint.Session, hint.Task, hint.Epoch)
 	ctx, cancel := context.WithCancel(workCtx)
@@ -93,20 +93,20 @@ func (w *Worker) claimHint(workCtx context.Context, c *conn, hint dispatch.Hint,
 	w.runAttempt(workCtx, ctx, c, a, journal)
 }
 
-// claimOfAny is a claim that names no run.
+// newClaim returns a claim that does not name a run yet.
 func (w *Worker) newClaim() *pb.Claim {
 	return &pb.Claim{
 		Nonce: rand.Uint64(), WorkerId: w.ID, Protocol: wire.Protocol, Features: wire.WorkerFeatures(), AlivePort: uint32(w.AlivePort),
 	}
 }
 
-// about says in a log which delivery is meant.
+// attemptLogger returns a logger with the attributes of an attempt.
 func (w *Worker) attemptLogger(session, task any, epoch int64) *slog.Logger {
 	return lazyLogger(w.Logger, func() []any { return []any{"session_id", session, "task_id", task, "epoch", epoch} })
 }
 
-// next carries the run forward that has come with the end of the last one, or for which the
-// slot has stood by since, and reports whether there was one.
+// runGiven executes the run that the orchestrator gave the slot, either with the end of its last
+// run or while it stood by. It reports whether there was one.
 func (w *Worker) runGiven(workCtx, claimCtx context.Context, c *conn) bool {
 	c.waitStandby(claimCtx)
 	ctx, cancel := context.WithCancel(workCtx)
@@ -121,7 +121,7 @@ func (w *Worker) runGiven(workCtx, claimCtx context.Context, c *conn) bool {
 	return a != nil
 }
 
-// forward carries a run forward until it is given back, or lost. ctx is the attempt's.
+// runAttempt executes an attempt until its run is released or lost. ctx is the attempt's.
 func (w *Worker) runAttempt(workCtx, ctx context.Context, c *conn, a *assignment, journal *journal) {
 	task := a.GetTask()
 	log := w.attemptLogger(task.GetSessionId(), task.GetId(), task.GetEpoch())
@@ -132,15 +132,15 @@ func (w *Worker) runAttempt(workCtx, ctx context.Context, c *conn, a *assignment
 	if outcome == loop.Lost {
 		log.InfoContext(ctx, "the attempt is lost")
 		if c.isCurrent(journal) && workCtx.Err() == nil {
-			// The orchestrator does not know yet: without its stream it will.
+			// The orchestrator does not know yet; it notices when the stream ends.
 			c.loseAttempt()
 			c.cancelStream()
 		}
 	}
 }
 
-// carry runs a run where it has its place. Its commands in the background stay there until
-// they have ended, or working has.
+// execute runs an attempt in its workspace. The run's background commands keep the workspace until
+// they have ended, or until workCtx ends.
 func (w *Worker) execute(workCtx, ctx context.Context, log *slog.Logger, a *assignment, j *journal) loop.Outcome {
 	place, err := w.enterWorkspace(ctx, a)
 	if err != nil {
@@ -159,7 +159,7 @@ func (w *Worker) execute(workCtx, ctx context.Context, log *slog.Logger, a *assi
 	if err != nil {
 		return w.failRun(ctx, log, j, err)
 	}
-	if !place.Owns() { // or it is tidied up first
+	if !place.Owns() { // otherwise its worktree is cleaned up first
 		j.offerSlot = func() (*pb.Takes, []tree.Message) { return w.offerSlot(run.Session, a.GetTask().GetParentId()) }
 	}
 	claimed := run.Transcript // Do adds to it
@@ -176,18 +176,19 @@ func (w *Worker) execute(workCtx, ctx context.Context, log *slog.Logger, a *assi
 	return outcome
 }
 
-// refuse ends a run that can't be begun. If ctx has ended, that may be why: others begin it.
+// failRun ends a run that cannot be started. If ctx has ended, that may be the cause; then the run
+// is left to other workers.
 func (w *Worker) failRun(ctx context.Context, log *slog.Logger, j *journal, why error) loop.Outcome {
 	if ctx.Err() != nil {
 		return loop.Lost
 	}
 	log.ErrorContext(ctx, "the assignment can't be run", "error", why)
 	detail := strings.ToValidUTF8(why.Error(), "\uFFFD")
-	j.End(loop.Ending{Reason: tree.ReasonRuntimeError, Detail: detail}).Wait(ctx) //nolint:errcheck // lost is lost
+	j.End(loop.Ending{Reason: tree.ReasonRuntimeError, Detail: detail}).Wait(ctx) //nolint:errcheck // nothing can be done about a lost attempt
 	return loop.Ended
 }
 
-// prepare puts together what the loop needs.
+// newRun builds the loop's input from an assignment.
 func (w *Worker) newRun(ctx context.Context, a *assignment, j *journal, place *workspace.Place) (*loop.Run, error) {
 	task := a.GetTask()
 	def, err := w.definitions.parse(task.GetAgent(), a.GetAgentDefinition())
@@ -234,7 +235,7 @@ func (w *Worker) newRun(ctx context.Context, a *assignment, j *journal, place *w
 	return run, nil
 }
 
-// joined puts what a model is reminded of together.
+// joinReminders joins the reminder of a definition and the note on missing tools.
 func joinReminders(reminder, note string) string {
 	if reminder != "" && note != "" {
 		return reminder + "\n\n" + note
@@ -242,8 +243,8 @@ func joinReminders(reminder, note string) string {
 	return reminder + note
 }
 
-// modelName is the model that the task has pinned. One of an orchestrator that pins
-// none has only the names that were asked for.
+// modelName returns the model that the task has pinned. An older orchestrator pins none, so the
+// requested names are the fallback.
 func modelName(task *pb.Task, def *agentdef.Definition) string {
 	for _, name := range []string{task.GetModelName(), task.GetModel(), def.Model} {
 		if name != "" && name != agentdef.Inherit {

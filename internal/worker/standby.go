@@ -7,8 +7,8 @@ import (
 	"github.com/coppice-run/coppice/internal/wire"
 )
 
-// offer has an idle line wait for a run of the orchestrator's choice, if there is one that lets
-// it: takeUp gives that run once standBy is over.
+// offerStandby tells the orchestrator that the idle slot stands by, if the replica supports that.
+// takeGivenRun returns the run once waitStandby has returned.
 func (c *conn) offerStandby(claim *pb.Claim) {
 	c.sendMu.Lock()
 	defer c.sendMu.Unlock()
@@ -29,9 +29,9 @@ func (c *conn) offerStandby(claim *pb.Claim) {
 	}
 }
 
-// standBy waits as long as the line waits for a run of the orchestrator's choice, if it does;
-// takeUp gives it then. If ctx ends, the orchestrator is told so. What it has given by then is
-// the line's all the same.
+// waitStandby waits while the slot stands by. Afterwards takeGivenRun returns the run, if there is
+// one. If ctx ends, waitStandby tells the orchestrator to stop; a run that was given before that
+// still belongs to this slot.
 func (c *conn) waitStandby(ctx context.Context) {
 	c.mu.Lock()
 	ended := c.standbyDone
@@ -50,12 +50,12 @@ func (c *conn) waitStandby(ctx context.Context) {
 	}
 	select {
 	case <-ended:
-	case <-detached: // whoever has a run for it by now finds nobody
+	case <-detached: // the orchestrator can no longer give it a run
 	}
 }
 
-// standDown says that the line is not to wait any more, unless there is no stream. There will be
-// no answer once requests have moved to another one.
+// sendStandDown tells the orchestrator that the slot no longer stands by, if there is a stream. No
+// answer comes once detached is closed.
 func (c *conn) sendStandDown() (detached <-chan struct{}, sent bool) {
 	c.sendMu.Lock()
 	defer c.sendMu.Unlock()
@@ -71,7 +71,7 @@ func (c *conn) sendStandDown() (detached <-chan struct{}, sent bool) {
 	return detached, true
 }
 
-// stoodDown ends the wait, with a run or without.
+// endStandby ends the standby, with a run if given is not nil.
 func (c *conn) endStandby(given *pb.GivenRun) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -81,7 +81,7 @@ func (c *conn) endStandby(given *pb.GivenRun) {
 	c.clearStandby()
 }
 
-// standsNoMore needs the lock of the line.
+// clearStandby wakes waitStandby. The caller holds mu.
 func (c *conn) clearStandby() {
 	if c.standbyRequest != nil {
 		c.standbyRequest = nil

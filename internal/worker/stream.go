@@ -13,11 +13,11 @@ import (
 	"github.com/coppice-run/coppice/internal/wire"
 )
 
-// Times of a stream. One on which nothing was heard for silentAtMost is broken.
-// An idle one is replaced when it has lived for its age, so that the streams
-// spread over the replicas that there are, also those that came later (which replicas
-// there are, connections learn by ending: see package api): soon at first, since a stream
-// that took what could be reached just then is where most of them are.
+// A stream on which nothing is received for silenceTimeout is broken. An idle stream is replaced
+// once it is older than its maxAge, so that streams spread over all replicas, including new ones.
+// (Package api describes how connections learn which replicas exist: by ending.) The first stream
+// has a short maximum age, because it went to whichever replica was reachable at that moment, as
+// did most others.
 const (
 	heartbeatInterval = time.Second
 	silenceTimeout    = 3 * time.Second
@@ -25,31 +25,31 @@ const (
 	minMaxAge         = 30 * time.Second
 )
 
-// link is one stream to an orchestrator.
+// workStream is one stream to an orchestrator.
 type workStream struct {
 	rpc           pb.WorkerService_WorkClient
 	welcome       *pb.Welcome
-	protocol      int32         // that is spoken on it
-	endpoint      string        // where it goes; empty: not known
-	misrouted     bool          // it was to go elsewhere, where nobody can be reached
+	protocol      int32         // version that both sides speak
+	endpoint      string        // where it goes; empty: unknown
+	misrouted     bool          // it was meant for another endpoint, which is unreachable
 	broken        chan struct{} // closed when nothing more will be received
-	abandoned     chan struct{} // closed when it is not wanted any more, though it is not broken
+	abandoned     chan struct{} // closed when the stream is no longer wanted, though it is not broken
 	cancel        context.CancelFunc
 	openedAt      time.Time
-	maxAge        time.Duration // how long, if it is idle then
-	expired       atomic.Bool   // it was ended because it had lived for so long
-	lastReceived  atomic.Int64  // when anything was last received, since begun
-	claimAnswered atomic.Bool   // a claim was answered on it with more than a refusal of the protocol
-	sendMu        sync.Mutex    // held while something is sent; taken after those of the line
+	maxAge        time.Duration // after which it is replaced when idle
+	expired       atomic.Bool   // it was ended because of its age
+	lastReceived  atomic.Int64  // time of the last message, since openedAt
+	claimAnswered atomic.Bool   // a claim was answered, other than with a protocol refusal
+	sendMu        sync.Mutex    // held during a send; locked after the mutexes of the conn
 }
 
-// openLink opens a stream, to an endpoint if that can be reached, waits for its welcome and
-// says hello. The stream outlives ctx, so that it can be ended in good order.
+// openStream opens a stream, to endpoint if that is reachable, waits for the welcome and says
+// hello. The stream outlives ctx, so that it can be closed in order.
 func openStream(opening context.Context, client pb.WorkerServiceClient, endpoint string, hello *pb.Hello, now time.Time) (*workStream, error) {
 	ctx, way := route.To(context.WithoutCancel(opening), endpoint)
 	ctx, cancel := context.WithCancel(ctx)
 	defer context.AfterFunc(opening, cancel)()
-	// An address that answers nothing must not hold the slot.
+	// An address that does not answer must not block the slot.
 	tooLate := time.AfterFunc(silenceTimeout, cancel)
 	defer tooLate.Stop()
 	rpc, err := client.Work(ctx)
@@ -76,7 +76,7 @@ func openStream(opening context.Context, client pb.WorkerServiceClient, endpoint
 	case welcome.GetWindow() < window:
 		err = fmt.Errorf("replica %s takes %d requests ahead, need %d", welcome.GetReplicaId(), welcome.GetWindow(), window)
 	default:
-		err = rpc.Send(&pb.WorkRequest{Kind: &pb.WorkRequest_Hello{Hello: hello}}) // older replicas pass over it
+		err = rpc.Send(&pb.WorkRequest{Kind: &pb.WorkRequest_Hello{Hello: hello}}) // older replicas ignore it
 	}
 	if err != nil {
 		cancel()
@@ -85,32 +85,32 @@ func openStream(opening context.Context, client pb.WorkerServiceClient, endpoint
 	return s, nil
 }
 
-// send sends a request. Their order is the caller's to keep.
+// send sends a request. The caller is responsible for the order.
 func (s *workStream) send(r *pb.WorkRequest) error {
 	s.sendMu.Lock()
 	defer s.sendMu.Unlock()
 	return s.rpc.Send(r)
 }
 
-// closeSend says that nothing more will be sent.
+// closeSend tells the orchestrator that nothing more will be sent.
 func (s *workStream) closeSend() error {
 	s.sendMu.Lock()
 	defer s.sendMu.Unlock()
 	return s.rpc.CloseSend()
 }
 
-// receive gives the next response.
+// receive returns the next response.
 func (s *workStream) receive(now func() time.Time) (*pb.WorkResponse, error) {
 	resp, err := s.rpc.Recv()
 	s.lastReceived.Store(int64(now().Sub(s.openedAt)))
 	return resp, err
 }
 
-// features are those of the orchestrator.
+// features returns the orchestrator's features.
 func (s *workStream) features() wire.Features { return s.welcome.GetFeatures() }
 
-// watch keeps the stream alive, and ends it when the other side is silent or when
-// it is old and may rest. beat sends a heartbeat, and may block.
+// watch sends heartbeats, and ends the stream when the other side is silent, or when the stream is
+// too old and detach succeeds. beat may block.
 func (s *workStream) watch(now func() time.Time, beat func(), rest func() bool) {
 	if s.features().Has(wire.FeatureHeartbeat) {
 		go func() {
@@ -144,8 +144,8 @@ func (s *workStream) watch(now func() time.Time, beat func(), rest func() bool) 
 	}
 }
 
-// old reports whether the stream has lived for so long that another one may be better.
+// isExpired reports whether the stream is so old that it should be replaced.
 func (s *workStream) isExpired(now time.Time) bool { return now.Sub(s.openedAt) > s.maxAge }
 
-// aged is an age of some time, or up to twice that.
+// randomAge returns a random duration from atLeast to twice that.
 func randomAge(atLeast time.Duration) time.Duration { return atLeast + rand.N(atLeast) }

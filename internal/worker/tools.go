@@ -14,16 +14,16 @@ import (
 	"github.com/coppice-run/coppice/internal/workspace"
 )
 
-// handed is the tools of a run.
+// toolset is the tools of a run.
 type toolset struct {
 	initial  []tool.Tool
-	deferred []tool.Tool // it is handed those when it has found them
-	note     string      // what the model is told of tools that are missing
+	deferred []tool.Tool // handed to the model once it has found them
+	note     string      // tells the model which tools are missing
 }
 
-// tools gives the tools of a run: those that its definition allows, without those
-// that would have nothing to do. Most runs have neither skills nor tools that come and
-// go; what they are handed follows from the definition and the agents alone.
+// tools returns the tools of a run: those that its definition allows, except those that would have
+// nothing to do. Most runs use neither skills nor a ToolSource. Their toolset depends on the
+// definition and the agents alone, and is cached.
 func (w *Worker) tools(ctx context.Context, place *workspace.Place, def *definition, agents []tool.Spawnable) (toolset, error) {
 	skills, some := w.skillTool(ctx, place, def.Definition)
 	var more []tool.Tool
@@ -48,7 +48,7 @@ func (w *Worker) tools(ctx context.Context, place *workspace.Place, def *definit
 	return h, err
 }
 
-// choose gives those of all tools that a definition allows and that have something to do.
+// selectTools selects the tools that a definition allows and that have something to do.
 func selectTools(def *agentdef.Definition, all []tool.Tool, missing []tool.Missing, agents []tool.Spawnable, skills bool) (toolset, error) {
 	tools, err := tool.Select(all, def.Tools)
 	if err != nil {
@@ -63,7 +63,7 @@ func selectTools(def *agentdef.Definition, all []tool.Tool, missing []tool.Missi
 		case name == tool.SkillTool:
 			return !skills
 		}
-		// Without agents there are no tasks, but those that commands become.
+		// Without agents the only tasks are background commands.
 		return t.Effect() == tool.EffectDelegated && len(agents) == 0 && (!shell || t.Spec().Name == tool.TaskTool)
 	})
 	h := toolset{note: missingNote(append(missing, unmatchedEntries(def.Tools, tools, missing)...))}
@@ -72,7 +72,8 @@ func selectTools(def *agentdef.Definition, all []tool.Tool, missing []tool.Missi
 	return h, nil
 }
 
-// unnamed gives the entries that name no tool, and none that is known to be missing.
+// unmatchedEntries returns the MCP entries of a definition that match neither a tool nor a tool
+// that is known to be missing.
 func unmatchedEntries(entries []string, tools []tool.Tool, missing []tool.Missing) []tool.Missing {
 	var out []tool.Missing
 	for _, entry := range entries {
@@ -85,7 +86,7 @@ func unmatchedEntries(entries []string, tools []tool.Tool, missing []tool.Missin
 	return out
 }
 
-// missingNote tells a model what it does not have; empty if that is nothing.
+// missingNote tells a model which tools are missing; empty if none are.
 func missingNote(missing []tool.Missing) string {
 	if len(missing) == 0 {
 		return ""
@@ -97,7 +98,7 @@ func missingNote(missing []tool.Missing) string {
 	return note + "Do what can be done without them, and say so in your answer if that matters."
 }
 
-// skills gives the tool that loads skills, and whether there are any.
+// skillTool returns the tool that loads skills, and whether there are any skills.
 func (w *Worker) skillTool(ctx context.Context, place *workspace.Place, def *agentdef.Definition) (_ tool.Tool, some bool) {
 	var places []skill.Place
 	if def.Allows(tool.SkillTool) {

@@ -1,18 +1,18 @@
-// Package worker pulls ready runs and carries them forward. A worker owns
-// nothing: what it has not recorded with the orchestrator is lost with it, and
-// nothing else is.
+// Package worker claims ready runs and executes them. A worker is stateless: if it dies, only what
+// it has not yet recorded with an orchestrator is lost.
 //
-// A worker has a number of slots. Each slot keeps one stream to an orchestrator
-// open and runs one attempt after another on it; one puller reads as many
-// dispatch hints from Redis as there are free slots. A hint is claimed over the
-// stream, and only the orchestrator's answer decides whether the run is ours. With several
-// replicas the stream goes to the one that the hint is from: all replicas would do, but
-// what shares a replica shares transactions and what is remembered.
+// A worker has a fixed number of slots. Each slot keeps one stream to an orchestrator open and
+// runs one attempt after another on it. One puller reads as many dispatch hints from Redis as
+// there are idle slots. A slot claims the run of a hint over its stream, and only the
+// orchestrator's answer decides whether the worker gets the run. With several replicas, the slot
+// prefers the replica that sent the hint. Any replica would do, but runs on the same replica share
+// transactions and cached sessions.
 //
-// A slot whose run parks or ends offers itself with that, and may get a run in its place
-// that has become ready in the same step: a child of the one that has parked, or the
-// parent of the one that has ended. No hint is needed for it, and no claim. If there is none
-// yet, the orchestrator may keep the slot for the next one; then it takes no hints.
+// A slot whose run parks or ends offers itself to the orchestrator with the same request. The
+// orchestrator may then give it a run that became ready in the same step: a child of the run that
+// parked, or the parent of the run that ended. Such a run needs neither a hint nor a claim. If
+// there is none, the orchestrator may let the slot stand by for the next run. A slot that stands
+// by takes no hints.
 package worker
 
 import (
@@ -38,20 +38,20 @@ import (
 	"github.com/coppice-run/coppice/internal/workspace"
 )
 
-// Source has tools that come and go while a worker runs.
+// ToolSource provides tools that come and go while a worker runs.
 type ToolSource interface {
-	// Tools gives the tools that there are now of those that a run may use, and what
-	// is missing. May says whether it may use any tool that an entry (see
-	// [policy.Names]) names. It may take some seconds.
+	// Tools returns the tools that a run may use and that are available now, and the ones that are
+	// missing. may reports whether the run may use any tool that an entry names (see
+	// [policy.EntryMatches]). Tools may take some seconds.
 	Tools(ctx context.Context, may func(entry string) bool) ([]tool.Tool, []tool.Missing)
 }
 
-// Config says what a worker works with.
+// Config configures a worker.
 type Config struct {
 	ID    string // unique among the workers of the installation
 	Pool  string
 	Slots int
-	// Version is what the program was built from; empty: not known.
+	// Version is what the program was built from; empty: unknown.
 	Version    string
 	Client     pb.WorkerServiceClient
 	Bus        func(installation string) (*dispatch.Bus, error)
@@ -59,36 +59,36 @@ type Config struct {
 	Tools      []tool.Tool
 	ToolSource ToolSource        // of further tools; nil: none
 	Places     *workspace.Places // where runs work
-	// AlivePort is where this process tells that it lives; 0: nowhere.
+	// AlivePort is the port on which this process answers liveness checks; 0: none.
 	AlivePort int
 
-	SkillsDirs []string // directories of skills, beside those of the workspace
+	SkillsDirs []string // directories of skills, in addition to those of the workspace
 	PluginsDir string   // directory of plugins, which may hold skills; empty: none
 
-	Secrets *redact.Redactor // that leave the worker on no way; nil: none are known
+	Secrets *redact.Redactor // never sent to an orchestrator or logged; nil: none are known
 
 	Hooks   *hook.Hooks // on the start and stop of sub-agents; nil: none
 	Logger  *slog.Logger
-	Observe loop.Observer // of calls of tools; nil: nobody does
-	// Reached is told with true when an orchestrator welcomes a slot, and with false when none has
-	// for a while; nil: nobody wants to know. It must not wait.
+	Observe loop.Observer // of tool calls; nil: none
+	// OnReachable is called with true when an orchestrator welcomes a slot, and with false when
+	// none has been reached for a while. It must not block. nil: not called.
 	OnReachable func(bool)
 	Now         func() time.Time
 }
 
-// Times of the puller. A blocked pull is only a way to notice cancellation of
-// the server's side; a hint ends it at once.
+// Times of the puller. A pull returns as soon as there is a hint; pullBlock only bounds how long it
+// takes to notice a dead connection.
 const (
 	pullBlock     = 5 * time.Second
 	takeOverEvery = 2 * time.Second
 	takeOverIdle  = 5 * time.Second
-	redisTimeout  = time.Second // with each thing for which slots wait, or who stops the worker
+	redisTimeout  = time.Second // of each Redis call that slots or the shutdown wait for
 	pullRetryMin  = 200 * time.Millisecond
 	retryMax      = 3 * time.Second
 )
 
-// How long a slot waits before it opens another stream: at first, and at most
-// while an attempt waits for it.
+// The delays before a slot opens another stream: the first one, and the maximum while an attempt is
+// in progress.
 const (
 	reconnectMin         = 20 * time.Millisecond
 	reconnectMaxAttached = 300 * time.Millisecond
@@ -97,8 +97,8 @@ const (
 // Worker is a running set of slots.
 type Worker struct {
 	Config
-	idleSlots        chan struct{} // one for each slot that wants a hint
-	hintsUnavailable chan struct{} // one for each that gets none, as Redis can't be read
+	idleSlots        chan struct{} // one token for each slot that waits for a hint
+	hintsUnavailable chan struct{} // one token for each slot that gets no hint, because Redis cannot be read
 	hintRouter       *hintRouter
 	replicas         *replicaEndpoints
 	reachability     reachability
@@ -106,15 +106,15 @@ type Worker struct {
 	bus              atomic.Pointer[dispatch.Bus]
 	acks             *ackQueue
 	definitions      definitions
-	transcripts      *transcript.Held // of runs that have parked here
-	commands         sync.WaitGroup   // of commands that are tasks
+	transcripts      *transcript.Held // of runs that have parked on this worker
+	commands         sync.WaitGroup   // running background commands
 	busy             atomic.Int64     // slots that have a run
 	hello            *pb.Hello
-	draining         chan struct{} // closed when no run is taken any more
+	draining         chan struct{} // closed when the worker takes no more runs
 	drainOnce        sync.Once
 }
 
-// New checks the configuration.
+// New creates a worker. It fails if the configuration is incomplete.
 func New(c Config) (*Worker, error) {
 	switch {
 	case c.ID == "":
@@ -150,14 +150,14 @@ func New(c Config) (*Worker, error) {
 	}, nil
 }
 
-// Busy says how many slots have a run now.
+// Busy returns the number of slots that have a run.
 func (w *Worker) Busy() int { return int(w.busy.Load()) }
 
-// Run works until ctx ends. Attempts under way are dropped then; the
-// orchestrator gives their runs to other workers. After Drain it ends by itself.
+// Run works until ctx ends, or until the worker has drained. When ctx ends, attempts in progress
+// are dropped, and the orchestrator gives their runs to other workers.
 func (w *Worker) Run(ctx context.Context) error {
-	// The puller ends first: what it is given last is still claimed, and given back at
-	// once with the rest. Left on the stream it would be looked for only after a while.
+	// The puller ends first. Slots still claim its last hints, and give these runs back at once
+	// with the others. Left in the stream, they would only be taken over after takeOverIdle.
 	workCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	g, workCtx := errgroup.WithContext(workCtx)
@@ -169,7 +169,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	}
 	g.Go(func() error {
 		defer stop()
-		pullCtx, stopPulling := cancelWhenClosed(ctx, w.draining) // no run is taken after that
+		pullCtx, stopPulling := cancelWhenClosed(ctx, w.draining) // no run is claimed after that
 		defer stopPulling()
 		if err := w.followInstallation(pullCtx, workCtx); err != nil || ctx.Err() != nil {
 			return err
@@ -189,8 +189,8 @@ func (w *Worker) Run(ctx context.Context) error {
 	return err
 }
 
-// pull reads hints for free slots until ctx ends. What it has read then goes to slots as
-// long as they work. If it can't read, the slots may stand by instead.
+// pullHints reads hints for idle slots until ctx ends. Slots still receive the hints that it has
+// read by then, until workCtx ends. If Redis cannot be read, idle slots may stand by instead.
 func (w *Worker) pullHints(ctx, workCtx context.Context) {
 	bus := w.bus.Load()
 	lastTakeOver := w.Now()
@@ -225,8 +225,8 @@ func (w *Worker) pullHints(ctx, workCtx context.Context) {
 	}
 }
 
-// handOut hands a hint to a slot. Once ctx has ended it waits no longer than for a goodbye: slots
-// that have no stream take none, and there may never be one again.
+// deliverHint hands a hint to a slot. Once ctx has ended it waits at most streamCloseTimeout:
+// slots without a stream take no hints, and may never have a stream again.
 func (w *Worker) deliverHint(ctx, workCtx context.Context, d dispatch.Delivery) bool {
 	workCtx, stop := context.WithCancel(workCtx)
 	defer stop()
@@ -234,7 +234,7 @@ func (w *Worker) deliverHint(ctx, workCtx context.Context, d dispatch.Delivery) 
 	return w.hintRouter.deliver(workCtx, d)
 }
 
-// freeSlots waits for a free slot and counts how many there are.
+// waitForIdleSlots waits for an idle slot and returns how many there are; 0 if ctx ends first.
 func (w *Worker) waitForIdleSlots(ctx context.Context) int {
 	select {
 	case <-w.idleSlots:
@@ -252,7 +252,7 @@ func (w *Worker) waitForIdleSlots(ctx context.Context) int {
 	}
 }
 
-// read takes over what dead workers have left, from time to time, and pulls.
+// readHints pulls hints. Every takeOverEvery it first takes over the hints of dead workers.
 func (w *Worker) readHints(ctx context.Context, bus *dispatch.Bus, n int, last *time.Time) ([]dispatch.Delivery, error) {
 	if now := w.Now(); now.Sub(*last) >= takeOverEvery {
 		*last = now
@@ -266,7 +266,7 @@ func (w *Worker) readHints(ctx context.Context, bus *dispatch.Bus, n int, last *
 	return bus.Pull(ctx, w.Pool, w.ID, n, pullBlock)
 }
 
-// leave takes the last hints off the stream, and the worker out of its readers.
+// leaveGroup acknowledges the last hints and removes the worker from the consumer group.
 func (w *Worker) leaveGroup(ctx context.Context) {
 	bus := w.bus.Load()
 	if bus == nil {
@@ -280,7 +280,7 @@ func (w *Worker) leaveGroup(ctx context.Context) {
 	}
 }
 
-// pause waits, or less if ctx ends.
+// pause sleeps for d, or until ctx ends.
 func pause(ctx context.Context, d time.Duration) {
 	select {
 	case <-time.After(d):

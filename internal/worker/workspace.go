@@ -11,10 +11,10 @@ import (
 	"github.com/coppice-run/coppice/internal/workspace"
 )
 
-// clearPatience bounds what is done for a run after it has ended.
+// cleanupTimeout bounds the cleanup after a run.
 const cleanupTimeout = 30 * time.Second
 
-// enter gives a run the place where it works.
+// enterWorkspace returns the place in which a run works.
 func (w *Worker) enterWorkspace(ctx context.Context, a *assignment) (*workspace.Place, error) {
 	task := a.GetTask()
 	session, err := tree.ParseID[tree.Session](task.GetSessionId())
@@ -38,8 +38,8 @@ func (w *Worker) enterWorkspace(ctx context.Context, a *assignment) (*workspace.
 	return w.Places.Enter(ctx, run)
 }
 
-// tidy removes the worktree of a run that has ended, if nothing was changed in it. That
-// the worker is stopping is no reason to leave it.
+// removeUnchangedWorktree removes the worktree of a run that has ended, if nothing was changed in
+// it. It does so even while the worker stops.
 func removeUnchangedWorktree(ctx context.Context, log *slog.Logger, place *workspace.Place) {
 	if !place.Owns() {
 		return
