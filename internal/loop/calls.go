@@ -15,13 +15,12 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// work sees to the open calls of the assistant message asked until all are
-// closed or the run is parked. appended is the message's own request, nil if it
-// was recorded before.
+// runCalls processes the open calls of an assistant message until all are closed or the run parks.
+// appended is the request that records the message; nil if it is recorded already.
 //
-// What the orchestrator does on a call's behalf (children, waits) is asked for
-// at once, in the order of the calls and in one request; every other tool runs
-// at the same time as the rest, once the message is known to be recorded.
+// Calls that the orchestrator performs (children, waits) are requested at once, in the order of
+// the calls and in one request. All other tools run concurrently, once the message is known to be
+// recorded.
 func (r *runner) runCalls(ctx context.Context, asked *tree.Message, open []tree.Call, appended Pending) (Outcome, error) {
 	w := &batch{runner: r, message: asked, appended: appended, ownResults: map[int]tree.ToolResult{}}
 	defer w.dropCommands()
@@ -62,7 +61,7 @@ func (r *runner) runCalls(ctx context.Context, asked *tree.Message, open []tree.
 	return w.settle(ctx)
 }
 
-// recorded waits until the message that has made the calls is known to be recorded.
+// waitAppended waits until the message with the calls is recorded.
 func (w *batch) waitAppended(ctx context.Context) error {
 	if w.appended == nil {
 		return nil
@@ -75,27 +74,27 @@ func (w *batch) waitAppended(ctx context.Context) error {
 	return nil
 }
 
-// outcomeUnknown is what the model is told of a call that a crash cut off.
+// outcomeUnknownText tells the model about a call that a crash interrupted.
 const outcomeUnknownText = "outcome unknown: the worker was lost while this call ran. " +
 	"It may or may not have had its effect. Look before you repeat it."
 
-// batch is the calls of one assistant message being worked on.
+// batch is the calls of one assistant message in progress.
 type batch struct {
 	*runner
-	message     *tree.Message // the message
-	appended    Pending       // its own request; nil: it is known to be recorded
+	message     *tree.Message
+	appended    Pending // the request that records the message; nil: it is recorded
 	children    []Child
-	sent        []Pending               // requests whose answers are still to be looked at
+	sent        []Pending               // requests whose answers settle has to check
 	ownResults  map[int]tree.ToolResult // results that this attempt has reported
-	waiting     bool                    // some call waits for something outside
+	waiting     bool                    // a call waits for something outside of the worker
 	contextSize int                     // bytes of context that the children get
 
 	questions []question
-	commands  []*tool.Command  // that were given away, or are to be dropped
-	launched  []*cachedPending // those of sent that gave them away and have not been waited for
+	commands  []*tool.Command  // passed on to the journal, or to be dropped
+	launched  []*cachedPending // those of sent that spawn commands and have not been waited for
 }
 
-// effect says what kind of tool a name stands for.
+// toolEffect returns the effect of a tool; EffectNone if there is no such tool.
 func (r *runner) toolEffect(name string) tool.Effect {
 	if t := r.tools[name]; t != nil {
 		return t.Effect()
@@ -103,8 +102,8 @@ func (r *runner) toolEffect(name string) tool.Effect {
 	return tool.EffectNone
 }
 
-// delegated asks the orchestrator for what calls need that it sees to, in the order
-// of the calls, and gives the other calls.
+// delegateCalls requests what the orchestrator has to do for calls, in the order of the calls. It
+// returns the calls that the worker performs itself.
 func (w *batch) delegateCalls(ctx context.Context, calls []tree.Call) (own []tree.Call) {
 	slices.SortFunc(calls, func(a, b tree.Call) int { return a.Ref.Block - b.Ref.Block })
 	for _, c := range calls {
@@ -118,7 +117,7 @@ func (w *batch) delegateCalls(ctx context.Context, calls []tree.Call) (own []tre
 	return own
 }
 
-// delegate asks the orchestrator for what a call needs.
+// delegate requests what the orchestrator has to do for a call.
 func (w *batch) delegate(ctx context.Context, block int, use tree.ToolUse) {
 	switch o := w.callTool(ctx, use, tool.Call{}).(type) {
 	case tool.Done:
@@ -142,11 +141,11 @@ func (w *batch) delegate(ctx context.Context, block int, use tree.ToolUse) {
 	}
 }
 
-// contextBytes bounds the context that the children of one message get, since they
-// are asked for in one request.
+// maxContextBytes bounds the context of all children of one message, because they are spawned in
+// one request.
 const maxContextBytes = 4 << 20
 
-// context makes what a child is told beside its prompt fit to be stored.
+// childContext makes the context of a child fit to be stored.
 func (w *batch) childContext(parts []string) []string {
 	var out []string
 	for _, text := range parts {
@@ -165,8 +164,8 @@ func (w *batch) spawn() {
 	}
 }
 
-// run runs the tools of calls at the same time and records each result as it comes.
-// When it is asked to, it lets those go on in the background that can.
+// runTools runs the tools of calls concurrently and records each result when it arrives. On
+// request it moves the calls that support it to the background.
 func (w *batch) runTools(ctx context.Context, calls []tree.Call) error {
 	type result struct {
 		block   int
@@ -193,8 +192,8 @@ func (w *batch) runTools(ctx context.Context, calls []tree.Call) error {
 				failed = res.err
 			}
 			w.recordOutcome(res.block, res.outcome, failed == nil && ctx.Err() == nil)
-			// A command goes on once it is known to be a task, and calls that still run may wait
-			// for what it does. Of those that come together all are asked for first.
+			// A command continues once it is known to be a task, and calls that still run may
+			// depend on it. If several results are there, all commands are spawned first.
 			if failed == nil && left > 0 && len(results) == 0 {
 				failed = w.waitLaunched(ctx)
 			}
@@ -211,7 +210,7 @@ func (w *batch) runTools(ctx context.Context, calls []tree.Call) error {
 	return failed
 }
 
-// take records what came of a call, unless the attempt is over.
+// recordOutcome records the outcome of a call, unless the attempt is over.
 func (w *batch) recordOutcome(block int, outcome tool.Outcome, goesOn bool) {
 	switch o := outcome.(type) {
 	case tool.Done:
@@ -223,7 +222,7 @@ func (w *batch) recordOutcome(block int, outcome tool.Outcome, goesOn bool) {
 	}
 }
 
-// perform runs one tool; the start of one that may not run twice is recorded first.
+// runTool runs one tool. The start of a tool that may not run twice is recorded first.
 func (w *batch) runTool(ctx context.Context, ref tree.CallRef, use tree.ToolUse, background <-chan struct{}) (tool.Outcome, error) {
 	if w.toolEffect(use.Name) != tool.EffectNone {
 		if _, err := w.Journal.StartCall(ref.Block).Wait(ctx); err != nil {
@@ -258,7 +257,7 @@ func (w *batch) runTool(ctx context.Context, ref tree.CallRef, use tree.ToolUse,
 	return none, nil
 }
 
-// call calls a tool; whatever goes wrong is a result that the model can read.
+// callTool calls a tool. Every failure is a result that the model can read.
 func (w *batch) callTool(ctx context.Context, use tree.ToolUse, c tool.Call) (outcome tool.Outcome) {
 	t := w.tools[use.Name]
 	if t == nil && w.isDeferred(use.Name) {
@@ -285,25 +284,25 @@ func (w *batch) toolNames() string {
 	return strings.Join(names, ", ")
 }
 
-// close records the result of a call.
+// closeCall records the result of a call.
 func (w *batch) closeCall(block int, done tool.Done) {
 	w.sent = append(w.sent, w.Journal.CloseCall(w.toolResult(block, done)))
 }
 
-// deny records that the permissions deny a call, with what it is about and why.
+// denyCall records that the permissions deny a call, with its argument and the reason.
 func (w *batch) denyCall(block int, argument, why string) {
 	r := w.toolResult(block, refusalResult(tree.ErrDenied, why))
 	w.sent = append(w.sent, w.Journal.DenyCall(r, w.clean(argument), w.clean(why)))
 }
 
-// result is the result of a call, as this attempt has it from now on.
+// toolResult makes the result of a call fit to be stored and remembers it.
 func (w *batch) toolResult(block int, done tool.Done) tree.ToolResult {
 	r := tree.ToolResult{Block: block, Text: excerpt.Ends(w.clean(done.Text), w.MaxPartBytes), IsError: done.IsError}
 	w.ownResults[block] = r
 	return r
 }
 
-// settle waits for all answers and takes the boundary into the transcript.
+// settle waits for all answers and adds the boundary to the transcript.
 func (w *batch) settle(ctx context.Context) (Outcome, error) {
 	var boundary *Boundary
 	for _, p := range w.sent {
@@ -317,7 +316,7 @@ func (w *batch) settle(ctx context.Context) (Outcome, error) {
 			boundary = reply.Boundary
 		case reply.Boundary != nil:
 			boundary.News = append(boundary.News, reply.Boundary.News...)
-			boundary.Source = cmp.Or(reply.Boundary.Source, boundary.Source) // replicas of the release before say it with news only
+			boundary.Source = cmp.Or(reply.Boundary.Source, boundary.Source) // replicas of the previous release set it only together with news
 			boundary.BudgetSpent, boundary.BudgetShort = reply.Boundary.BudgetSpent, reply.Boundary.BudgetShort
 		}
 	}
@@ -331,7 +330,7 @@ func (w *batch) settle(ctx context.Context) (Outcome, error) {
 	return ongoing, w.applyBoundary(boundary)
 }
 
-// results puts the tool message together, one block a call in the order of the calls.
+// toolMessage assembles the tool message, one block for each call in the order of the calls.
 func (w *batch) toolMessage(b *Boundary) tree.Message {
 	for _, r := range b.Results {
 		w.ownResults[r.Block] = r
@@ -341,10 +340,10 @@ func (w *batch) toolMessage(b *Boundary) tree.Message {
 	}
 }
 
-// reportEvery is how often a run says what it is doing, at most.
+// reportInterval is the minimum interval between reports of what a run does.
 const reportInterval = time.Second
 
-// report says what the run is doing, unless it has just done so.
+// reportActivity reports what the run does, at most once in reportInterval.
 func (r *runner) reportActivity(use tree.ToolUse) {
 	if now := r.Now(); now.Sub(r.lastReport) >= reportInterval {
 		r.lastReport, r.lastKeepAlive = now, now
@@ -352,11 +351,11 @@ func (r *runner) reportActivity(use tree.ToolUse) {
 	}
 }
 
-// signEvery is how often a run says that it goes on, as long as something is heard of what it
-// does.
+// keepAliveInterval is how often a run reports that it continues, while its model or tools show
+// progress.
 const keepAliveInterval = 15 * time.Second
 
-// sign says that the run goes on, unless it has lately said so.
+// keepAlive reports that the run continues, unless it has reported something lately.
 func (r *runner) keepAlive() {
 	if now := r.Now(); now.Sub(r.lastKeepAlive) >= keepAliveInterval {
 		r.lastKeepAlive = now

@@ -12,7 +12,7 @@ const (
 	noStopText     = "tasks can't be ended here"
 )
 
-// launch asks for a command to be a task of its own.
+// spawnCommand asks for a command to become a task of its own.
 func (w *batch) spawnCommand(block int, o tool.Spawn, goesOn bool) {
 	w.commands = append(w.commands, o.Command)
 	switch {
@@ -28,9 +28,9 @@ func (w *batch) spawnCommand(block int, o tool.Spawn, goesOn bool) {
 	}
 }
 
-// hearLaunched waits until it is known which commands are tasks now, which go on from then. A
-// run that parks is over: if the stream breaks before the answers are there, nobody gives them
-// again, and the commands would belong to nobody.
+// waitLaunched waits until it is known which commands have become tasks; they run from then on. A
+// run must wait for that before it parks. If the stream broke between the park and the answers,
+// the answers would be lost, and the commands would belong to nobody.
 func (w *batch) waitLaunched(ctx context.Context) error {
 	for _, sent := range w.launched {
 		if _, err := sent.Wait(ctx); err != nil {
@@ -41,14 +41,14 @@ func (w *batch) waitLaunched(ctx context.Context) error {
 	return nil
 }
 
-// once is a request whose answer is looked at twice, and acted upon by whoever waits for it:
-// the second look finds what the first has heard.
+// cachedPending is a request whose answer is read twice. The first Wait acts on the answer; the
+// second returns the same answer.
 type cachedPending struct {
 	Pending
 	reply *Reply
 }
 
-// Wait gives the answer.
+// Wait returns the answer.
 func (o *cachedPending) Wait(ctx context.Context) (Reply, error) {
 	if o.reply != nil {
 		return *o.reply, nil
@@ -60,15 +60,15 @@ func (o *cachedPending) Wait(ctx context.Context) (Reply, error) {
 	return reply, err
 }
 
-// drop ends the commands that nobody has taken: they were refused, or the attempt is
-// over.
+// dropCommands ends the commands that nobody has taken, because they were refused or the attempt
+// is over.
 func (w *batch) dropCommands() {
 	for _, c := range w.commands {
 		c.Drop()
 	}
 }
 
-// stop asks for a task to be ended.
+// stopTask asks for a task to be ended.
 func (w *batch) stopTask(block int, task tree.TaskID) {
 	if !w.TakesCommands {
 		w.closeCall(block, tool.Done{IsError: true, Text: noStopText})

@@ -13,18 +13,16 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// compactProse is what a model is asked when the older part of its conversation is
-// to be summed up.
+// compactProse is the prompt for a summary.
 //
 //go:embed compact.md
 var compactProse string
 
-// summaryHead is what a summary begins with.
+// summaryHead is the beginning of a summary message.
 const summaryHead = "What came before was summed up, since the conversation has become long. The summary:\n\n"
 
-// compact has the older part of the conversation summed up if it has become too
-// long. A provider that gives no summary does not end the run; it goes on with what it
-// has. The error is of the journal.
+// compact summarises the older part of the conversation if it has become too long. If the provider
+// gives no summary, the run continues without one. The error is the journal's.
 func (r *runner) compact(ctx context.Context) error {
 	if r.BudgetSpent != "" || transcript.Size(r.Transcript) < r.compactThreshold() {
 		return nil
@@ -33,13 +31,13 @@ func (r *runner) compact(ctx context.Context) error {
 	return err
 }
 
-// unsummed is added to a refusal that ends a run.
+// notCompacted is added to the error that ends a run.
 const notCompacted = "The conversation is longer than the model takes, and could not be summed up. " +
 	"An agent with a smaller compact_at sums up before it comes to that; tasks that there are keep the one they began with."
 
-// refused decides what becomes of a run without an answer. A conversation that is longer than the
-// model takes is summed up, whatever was thought to be its window, and the run goes on. With all
-// of it summed up that is no help any more, so it ends.
+// handleModelError decides what happens after a failed model call. If the conversation is too long
+// for the model, it is summarised, whatever its window was thought to be, and the run continues.
+// If nothing is left to summarise, the run ends.
 func (r *runner) handleModelError(ctx context.Context, reason tree.Reason, why error) (Outcome, error) {
 	detail := why.Error()
 	if failed, known := errors.AsType[*model.Error](why); known && failed.Kind == model.ErrorTooLong {
@@ -55,9 +53,9 @@ func (r *runner) handleModelError(ctx context.Context, reason tree.Reason, why e
 	return r.endWithFailure(ctx, reason, detail)
 }
 
-// sumUp has the older part of the conversation summed up, if there is one. A summary is one
-// model call, and recorded like every other message: a crash repeats at most that call. The
-// error is of the journal.
+// compactNow summarises the older part of the conversation, if there is one. A summary takes one
+// model call and is recorded like any other message, so a crash repeats at most that call. The
+// error is the journal's.
 func (r *runner) compactNow(ctx context.Context) (done bool, _ error) {
 	older, upTo := transcript.Older(r.Transcript)
 	if !r.CanCompact || r.summaryFailed || len(older) == 0 {
@@ -79,14 +77,14 @@ func (r *runner) compactNow(ctx context.Context) (done bool, _ error) {
 	}
 	summary.Ordinal, summary.UpTo = reply.Ordinal, upTo
 	r.Transcript = transcript.Seen(append(r.Transcript, *summary))
-	if b := reply.Boundary; b != nil { // replicas of the release before give none
+	if b := reply.Boundary; b != nil { // replicas of the previous release return none
 		r.BudgetSpent, r.BudgetShort = b.BudgetSpent, b.BudgetShort
 	}
 	return true, nil
 }
 
-// mostTokens is how many tokens the conversation may have. If no model is named, it is the one
-// that has answered whose window counts.
+// compactThreshold is the number of tokens from which on the conversation is summarised. If the
+// run names no model, the window of the model that answered last counts.
 func (r *runner) compactThreshold() int64 {
 	if r.CompactAt > 0 {
 		return int64(r.CompactAt)
@@ -94,10 +92,9 @@ func (r *runner) compactThreshold() int64 {
 	return int64(model.CompactAt(cmp.Or(r.ModelName, transcript.Model(r.Transcript))))
 }
 
-// summarise asks the model for a summary of messages. It is asked in the same
-// conversation, which a provider has cached, and with the same tools, of which it
-// has to use none. Only a whole answer without calls is one: what is not in it is lost
-// to the model.
+// summarise asks the model to summarise messages. It asks in the same conversation, which a
+// provider has cached, and with the same tools, of which the model must use none. Only a complete
+// answer without calls is accepted: what it lacks is lost to the model.
 func (r *runner) summarise(ctx context.Context, older []tree.Message) (*tree.Message, error) {
 	request := tree.Message{Role: tree.RoleUser, Blocks: []tree.Block{tree.Text{Text: compactProse}}}
 	r.keepAlive()

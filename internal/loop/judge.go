@@ -8,7 +8,7 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// turnTo takes in that the run is on behalf of somebody outside from now on.
+// setSource notes that the run acts for an outside party from now on.
 func (r *runner) setSource(source string) {
 	if source != "" && r.Source == "" {
 		r.Source = source
@@ -17,14 +17,14 @@ func (r *runner) setSource(source string) {
 	}
 }
 
-// question is a call that asks before it runs.
+// question is a call that needs an approval.
 type question struct {
 	call    tree.Call
 	pending Pending
 }
 
-// judge says what becomes of a call. It gives a result if the call is refused, and
-// asks if it has to be asked about; then it may not run yet.
+// judge decides on a call and reports whether it may run now. It closes a call that is denied, and
+// asks for an approval where one is needed.
 func (w *batch) judge(c tree.Call, use tree.ToolUse) (run bool) {
 	if w.internalTools[use.Name] {
 		w.closeCall(c.Ref.Block, refusalResult(tree.ErrInternalTool, "the run is on behalf of "+w.Source))
@@ -58,8 +58,8 @@ func (r *runner) cleanAll(texts []string) []string {
 	return out
 }
 
-// answers gives the calls that were asked about and may run already. The others
-// wait, or are closed with a denial.
+// waitApprovals returns the calls that were approved at once. The others wait, or are closed with
+// a denial.
 func (w *batch) waitApprovals(ctx context.Context) ([]tree.Call, error) {
 	var approved []tree.Call
 	for _, q := range w.questions {

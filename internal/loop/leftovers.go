@@ -2,7 +2,7 @@ package loop
 
 import "context"
 
-// leaves is what the run leaves behind, fit to be stored.
+// leftovers returns what the run leaves behind, fit to be stored.
 func (r *runner) leftovers(ctx context.Context) string {
 	if r.Leftovers == nil {
 		return ""

@@ -1,11 +1,11 @@
-// Package loop is the turn machine. A run is a loop over durable boundaries:
-// model call, assistant message, tool calls, tool results, model call. It ends
-// when the model answers without calling a tool.
+// Package loop is the agent loop. A run goes from boundary to boundary: model call, assistant
+// message, tool calls, tool results, model call. It ends when the model answers without calling a
+// tool.
 //
-// There is one path: take the transcript, look at the open calls, go on. A fresh
-// run, a wake, a resume and a redelivery after a crash differ only in what the
-// transcript holds. The loop knows no tool by name and neither database nor
-// network: it records what happens in a [Journal].
+// There is only one code path: take the transcript, look at the open calls, continue. A new run, a
+// wake, a resume and a redelivery after a crash differ only in what the transcript contains. The
+// loop knows no tool by name, and neither database nor network: it records everything in a
+// [Journal].
 package loop
 
 import (
@@ -24,22 +24,21 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// ErrLost says that the attempt is over: the run is somebody else's by now, and
-// nothing more will be recorded of this one.
+// ErrLost means that the attempt is over: the run may belong to another worker now, and nothing
+// more is recorded of this attempt.
 var ErrLost = errors.New("the attempt is lost")
 
-// Outcome is how an attempt came to its end.
+// Outcome is how an attempt ended.
 type Outcome uint8
 
-// The outcomes of an attempt.
 const (
-	ongoing Outcome = iota // it is not over
-	Lost                   // the run goes on elsewhere, or the context ended
-	Parked                 // the run waits and holds no worker
+	ongoing Outcome = iota // the attempt is not over
+	Lost                   // the run continues elsewhere, or the context ended
+	Parked                 // the run waits, without a worker
 	Ended                  // the run has its result
 )
 
-// Run is a run as it was claimed, and all that is needed to go on with it.
+// Run is a claimed run, with everything that is needed to continue it.
 type Run struct {
 	Session tree.SessionID
 	Task    tree.TaskID
@@ -47,74 +46,73 @@ type Run struct {
 	Depth   int
 
 	System     string
-	Reminder   string // given to the model with each call, and to nobody else
+	Reminder   string // added to each model call, and not recorded
 	Provider   string
 	ModelName  string
 	Transcript []tree.Message
-	OpenCalls  []tree.Call // the calls of the last assistant message without a result
+	OpenCalls  []tree.Call // calls of the last assistant message that have no result
 
 	Authority policy.Authority // what the run may do
-	Source    string           // who outside it is on behalf of; empty: nobody
+	Source    string           // outside party that the run acts for; empty: none
 
 	Iterations    int // model calls made so far
 	MaxIterations int
-	BudgetSpent   string // how the session's budget is spent: no model is called then; empty: it is not
-	BudgetShort   bool   // the budget has nothing left for a call beside those of other runs
-	MaxPartBytes  int    // bytes of one message part
+	BudgetSpent   string // why the session's budget is spent; no model is called then; empty: it is not spent
+	BudgetShort   bool   // the budget has nothing left for a call in addition to those of other runs
+	MaxPartBytes  int    // of one message part
 	NoBackground  bool
-	TakesCommands bool       // commands can be children, and tasks can be ended
-	ToBackground  <-chan int // ordinals of messages whose commands are to go on in the background; nil: none
-	CanCompact    bool       // the older part of its conversation can be summed up
-	CompactAt     int        // tokens of the conversation at which it is; 0: that depends on its model
+	TakesCommands bool       // commands can become children, and tasks can be stopped
+	ToBackground  <-chan int // ordinals of messages whose commands go to the background; nil: none
+	CanCompact    bool       // the older part of the conversation can be summarised
+	CompactAt     int        // tokens of the conversation at which it is summarised; 0: depends on the model
 
 	Model         model.Model
 	Tools         []tool.Tool
-	DeferredTools []tool.Tool // handed over once the model has found them
+	DeferredTools []tool.Tool // available once the model has found them
 	Workspace     *tool.Workspace
 	Journal       Journal
-	Secrets       *redact.Redactor // that must not be recorded; nil: none are known
+	Secrets       *redact.Redactor // never recorded; nil: none are known
 	Hooks         Hooks            // nil: none
-	StartHooksDue bool             // those on the start have to be run
-	// Leaves says what the run leaves behind where it has worked, for whoever reads its
+	StartHooksDue bool             // the start hooks have not run yet
+	// Leftovers describes what the run leaves behind in its workspace, for the reader of its
 	// result; nil: nothing.
 	Leftovers         func(ctx context.Context) string
-	TakesLeftovers    bool // that can be said apart from an answer, which may not end the run
-	HookContinuations int  // how often those on the stop have made the run go on
+	TakesLeftovers    bool // the journal takes leftovers separately from an answer, which may not end the run
+	HookContinuations int  // how often stop hooks have made the run continue
 	Logger            *slog.Logger
 	Now               func() time.Time
-	Observer          Observer // nil: nobody does
+	Observer          Observer // nil: none
 }
 
-// Observer is told of calls of tools that the worker carries out, each by a name that
-// no other has; done is called when one is over, or goes on in the background since a user
-// wants that. It is not called of one that begins there: who makes a task of it tells of the
-// call.
+// Observer is notified of the tool calls that the worker executes. Each call has a unique name.
+// done is called when the call is over, or when a user moves it to the background. A call that
+// starts in the background is not observed here; it is observed where its task runs.
 type Observer interface {
 	Tool(ctx context.Context, call string, use tree.ToolUse) (_ context.Context, done func(text string, failed bool))
 }
 
-// runner is a Run being carried forward.
+// runner executes a Run.
 type runner struct {
 	*Run
-	layers        policy.Layers // of its authority
+	layers        policy.Layers // of the run's authority
 	tools         map[string]tool.Tool
 	specs         []model.ToolSpec
-	internalTools map[string]bool // tools that the run may not know
-	lastReport    time.Time       // when it last said what it is doing
-	lastKeepAlive time.Time       // when it last said anything of that kind
+	internalTools map[string]bool // tools that the run may not know of
+	lastReport    time.Time       // when the run last reported its activity
+	lastKeepAlive time.Time       // when the run last reported anything
 
-	summaryFailed bool // the model gave none when it was asked
+	summaryFailed bool // the model did not give a summary when asked
 }
 
-// Do carries the run forward until it ends, parks or is lost. The error says
-// why it was lost, if that is not what the journal or the context said.
+// Do executes the run until it ends, parks or is lost. The error says why it was lost, unless the
+// journal or the context was the reason.
 func (r *Run) Do(ctx context.Context) (Outcome, error) {
 	now := r.Now()
 	run := &runner{Run: r, layers: r.Authority.Open(), lastReport: now, lastKeepAlive: now}
 	run.enableTools()
 	outcome, err := run.loop(ctx)
 	if errors.Is(err, ErrLost) || ctx.Err() != nil {
-		return Lost, nil //nolint:nilerr // being lost is an outcome, told to nobody as an error
+		return Lost, nil //nolint:nilerr // being lost is an outcome, not an error
 	}
 	if err != nil {
 		outcome = Lost
@@ -150,7 +148,7 @@ func (r *runner) loop(ctx context.Context) (Outcome, error) {
 			return Lost, err
 		}
 		if r.BudgetSpent != "" || r.BudgetShort {
-			continue // since others have used it, or the summary has
+			continue // other runs or the summary have used the budget
 		}
 		answer, reason, err := r.callModel(ctx)
 		if ctx.Err() != nil {
@@ -175,7 +173,7 @@ func (r *runner) loop(ctx context.Context) (Outcome, error) {
 	}
 }
 
-// ask calls the model. The reason says how the run fails if there is an error.
+// callModel calls the model. If it returns an error, the reason is the run's failure reason.
 func (r *runner) callModel(ctx context.Context) (*tree.Message, tree.Reason, error) {
 	r.enableTools()
 	r.keepAlive()
@@ -210,13 +208,13 @@ func (r *runner) callModel(ctx context.Context) (*tree.Message, tree.Reason, err
 	return m, tree.ReasonUnspecified, nil
 }
 
-// lastCall is what a model reads before the last of the calls that a run may make of it: with
-// an answer the run completes, where one more call of a tool would let it fail with nothing said.
+// lastCallReminder is added to the last model call that a run may make. With an answer the run
+// completes; another tool call would let it fail without an answer.
 const lastCallReminder = "This is the last time that you are asked in this run: nobody would read the results of tools " +
 	"that you call now. Call none. Answer with what you have, and say what is left undone."
 
-// reminder is what the model is reminded of with the next call. What a run may do with one
-// call in all, it is not told.
+// reminder returns the reminder for the next model call. A run that may make only one call does
+// not get lastCallReminder.
 func (r *runner) reminder() string {
 	if r.Iterations == 0 || r.Iterations < r.MaxIterations-1 {
 		return r.Reminder
@@ -224,8 +222,8 @@ func (r *runner) reminder() string {
 	return strings.TrimPrefix(r.Reminder+"\n\n"+lastCallReminder, "\n\n")
 }
 
-// lacks says of an answer why it is not what was asked for: who reads it as a result does not
-// see why the model stopped. Empty: nothing is known to be wrong with it.
+// answerDefect describes why an answer is not what was asked for, because the reader of a result
+// does not see why the model stopped. It returns "" if no defect is known.
 func answerDefect(answer *tree.Message) string {
 	switch {
 	case answer.Stop == tree.StopMaxTokens:
@@ -238,8 +236,8 @@ func answerDefect(answer *tree.Message) string {
 	return ""
 }
 
-// end records the model's answer as the end of the run, which goes on if there is news
-// that it has to take in first.
+// endWithAnswer records the model's answer as the end of the run. The run continues if there is
+// news that it has to read first.
 func (r *runner) endWithAnswer(ctx context.Context, answer *tree.Message) (Outcome, error) {
 	answer.Tell(answerDefect(answer), r.MaxPartBytes)
 	reply, err := r.endWithHooks(ctx, answer)
@@ -256,7 +254,7 @@ func (r *runner) endWithAnswer(ctx context.Context, answer *tree.Message) (Outco
 	return ongoing, r.applyBoundary(reply.Boundary)
 }
 
-// goOn takes in the boundary from which the run goes on.
+// applyBoundary applies the boundary from which the run continues.
 func (r *runner) applyBoundary(b *Boundary) error {
 	if b == nil {
 		return errors.New("the run was answered with nothing to go on with")
@@ -267,7 +265,7 @@ func (r *runner) applyBoundary(b *Boundary) error {
 	return nil
 }
 
-// makeWay gives the run back if the budget has nothing left for a call of it just now.
+// parkIfBudgetShort parks the run if the budget has nothing left for a model call now.
 func (r *runner) parkIfBudgetShort(ctx context.Context) (Outcome, error) {
 	if !r.BudgetShort {
 		return ongoing, nil

@@ -8,15 +8,15 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// clean makes text fit to be recorded: what the run remembers is what is stored. It
-// comes before text is cut, since a piece of a secret is not recognised.
+// clean makes text fit to be recorded: the run continues with exactly what is stored. Text has to
+// be cleaned before it is cut, because a part of a secret is not recognised.
 func (r *Run) clean(text string) string { return r.Secrets.String(validText(text)) }
 
 func (r *Run) cleanBlock(b tree.Block) tree.Block {
 	return transcript.Clean(validBlock(b), r.Secrets)
 }
 
-// valid makes text fit to be stored and sent: UTF-8 without NUL.
+// validText makes text fit to be stored and sent: UTF-8 without NUL.
 func validText(text string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(text, "�"), "\x00", "�")
 }

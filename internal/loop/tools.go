@@ -8,8 +8,8 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// handOver lets the model call a tool from now on: it is told of those that the run
-// may use, and of none that are kept from runs on behalf of somebody outside.
+// enableTool makes a tool available. The model is told of the tools that the run may use, except
+// those that are withheld from runs for outside parties.
 func (r *runner) enableTool(t tool.Tool) {
 	spec, guard := t.Spec(), tool.GuardOf(t)
 	switch {
@@ -21,12 +21,12 @@ func (r *runner) enableTool(t tool.Tool) {
 	case !r.layers.Hides(spec.Name, guard.Access):
 		r.specs = append(r.specs, spec)
 	}
-	r.tools[spec.Name] = t // a call of one that is hidden is refused with the reason
+	r.tools[spec.Name] = t // also if it is hidden, so that a call is refused with the reason
 }
 
-// handOverTools hands over the tools that the model has from the start, and then the
-// deferred ones that it has found. Which these are follows from the transcript as the
-// model sees it, so a run that goes on elsewhere has the same, in the same order.
+// enableTools enables the initial tools, and then the deferred ones that the model has found.
+// Which these are follows from the transcript as the model sees it. So a run that continues
+// elsewhere has the same tools in the same order.
 func (r *runner) enableTools() {
 	if r.specs != nil && len(r.DeferredTools) == 0 {
 		return
@@ -47,10 +47,11 @@ func (r *runner) enableTools() {
 	}
 }
 
-// mostTools is how many tools a run has at most: OpenAI refuses requests with more.
+// maxTools is the maximum number of tools of a run: OpenAI refuses requests with more.
 const maxTools = 128
 
-// found gives the tools that the model has found, oldest first, each as often as it was found.
+// foundTools returns the tools that the model has found, oldest first, each as often as it was
+// found.
 func (r *runner) foundTools() (found []tool.Tool) {
 	for p := range r.pastCalls {
 		finder, ok := r.tools[p.Tool].(tool.Finder)
@@ -66,7 +67,7 @@ func (r *runner) foundTools() (found []tool.Tool) {
 	return found
 }
 
-// newest gives the names of those that come last, at most so many.
+// newestNames returns the names of the last found tools, at most most of them.
 func newestNames(found []tool.Tool, most int) map[string]bool {
 	last := map[string]bool{}
 	for _, t := range slices.Backward(found) {
@@ -78,9 +79,8 @@ func newestNames(found []tool.Tool, most int) map[string]bool {
 	return last
 }
 
-// past gives the calls of earlier messages with their results, as the model sees
-// them, oldest first. Tools may go through it at the same time: the transcript does
-// not change while one runs.
+// pastCalls yields the calls of earlier messages with their results, as the model sees them,
+// oldest first. Tools may iterate concurrently: the transcript does not change while a tool runs.
 func (r *runner) pastCalls(yield func(tool.Past) bool) {
 	for i := 1; i < len(r.Transcript); i++ {
 		if r.Transcript[i].Role != tree.RoleTool {
@@ -100,7 +100,7 @@ func (r *runner) pastCalls(yield func(tool.Past) bool) {
 	}
 }
 
-// isDeferred reports whether there is a tool that has not been handed over.
+// isDeferred reports whether a deferred tool has the name.
 func (r *runner) isDeferred(name string) bool {
 	return slices.ContainsFunc(r.DeferredTools, func(t tool.Tool) bool { return t.Spec().Name == name })
 }
