@@ -2,13 +2,13 @@ package policy
 
 import "sync/atomic"
 
-// What siblings ask for one after another is the same.
+// Siblings compute the same results one after another, so remembering the last one is enough.
 var (
 	openedCache lastResult[Authority, Layers]
 	childCache  lastResult[childKey, Authority]
 )
 
-// last remembers what was computed last. Keys and what is computed of them never change.
+// lastResult caches the last result of a function. Keys and values are immutable.
 type lastResult[K comparable, V any] struct {
 	stored atomic.Pointer[computed[K, V]]
 }

@@ -8,12 +8,12 @@ import (
 	"unicode/utf8"
 )
 
-// commands cuts a command line into the plain commands that it joins with ;, &&, ||
-// and |. What is quoted does not count, as far as a shell leaves it alone. It gives
-// nothing for a line with more in it: a substitution, a redirection, a group, a job
-// in the background, a second line. In doubt there is more in it.
+// commands splits a command line into the plain commands that it joins with ;, &&, || and |.
+// Operators inside quotes do not count, as far as a shell ignores them there. It returns nil for a
+// line that contains anything else, such as a substitution, a redirection, a group, a background
+// job or a second line. In doubt it returns nil.
 func commands(line string) []string {
-	line = strings.Trim(line, " \t\n") // a line break that ends it begins no other
+	line = strings.Trim(line, " \t\n") // a trailing line break does not begin another line
 	if strings.ContainsFunc(line, isControl) {
 		return nil
 	}
@@ -54,8 +54,8 @@ func commands(line string) []string {
 	return found
 }
 
-// joins gives the length of the operator between two commands that a text begins
-// with; 0 if it begins with none.
+// joinerLen returns the length of the operator between two commands at the beginning of a text; 0
+// if there is none.
 func joinerLen(text string) int {
 	switch {
 	case strings.HasPrefix(text, "&&"), strings.HasPrefix(text, "||"):
@@ -66,20 +66,21 @@ func joinerLen(text string) int {
 	return 0
 }
 
-// control reports whether a character ends a line or hides what comes after it.
+// isControl reports whether a character ends a line or hides what follows it.
 func isControl(r rune) bool { return unicode.IsControl(r) && r != '\t' }
 
-// operators are what a shell acts on outside of quotes.
+// operators are the characters that a shell acts on outside of quotes.
 const operators = ";&|<>(){}\n"
 
-// argued has a word stand before what a shell puts an argument in the place of, and
-// writes out the blanks that are written otherwise.
+// argumentMarks inserts a placeholder word where a shell substitutes an argument, and replaces
+// alternative spellings of a blank.
 var argumentMarks = strings.NewReplacer("${IFS}", " ", "$IFS", " ", "$", " …$", "`", " …`", "{", " …{", "<", " …<")
 
-// parts gives a command line, and what may be commands in it: it is cut at every
-// operator, quoted or not, and each piece is also shown plain, and without what belongs to
-// a redirection that cuts it. A rule that denies is held against all of them. That catches what is written plainly; a shell has further
-// ways to say the same. Of a long line there are many: they are made one after another.
+// candidates yields a command line and all parts of it that may be commands. The line is cut at
+// every operator, quoted or not. Each piece is also yielded in plain form, and without the parts
+// of a redirection. A rule that denies is matched against all of them. This catches commands that
+// are written plainly; a shell has further ways to write the same. A long line has many
+// candidates, so they are generated one at a time.
 func candidates(line string) iter.Seq[candidate] {
 	lists := strings.ContainsRune(line, '{')
 	return func(yield func(candidate) bool) {
@@ -119,9 +120,8 @@ func pieces(text string) iter.Seq[string] {
 	}
 }
 
-// undirected gives a piece of a command line without what belongs to the redirection
-// that may come after it: the number of what is redirected, and the word that stands
-// for an argument.
+// withoutRedirection removes from a piece what belongs to the redirection that follows it: the
+// file descriptor, and the placeholder word.
 func withoutRedirection(piece, rest string) string {
 	if rest[0] != '>' && rest[0] != '<' || strings.HasPrefix(rest, "<(") {
 		return piece
@@ -136,25 +136,25 @@ func withoutRedirection(piece, rest string) string {
 	return piece
 }
 
-// ends reports whether a command may end at a character.
+// endsCommand reports whether a command may end at a character.
 func endsCommand(r rune) bool {
 	return r == '$' || r == '`' || strings.ContainsRune(operators, r) || isControl(r)
 }
 
-// shown is a text that may be a command. If it has heads, it is words with a blank between
-// them, and each of the first so many words may begin the command, with the directory of
-// its program or without.
+// candidate is a text that may be a command. If heads is not 0, the text is words separated by one
+// blank, and each of the first heads words may begin the command, with or without the directory of
+// its program.
 type candidate struct {
 	text  string
 	heads int
 }
 
-// unquoted leaves out what quotes.
+// quoteRemover removes quote characters.
 var quoteRemover = strings.NewReplacer(`"`, "", `'`, "", `\`, "")
 
-// plain shows what a piece of a command line is without quotes, without what comes
-// before the command (assignments, programs that run another one), and without the
-// directory of its program. It reports whether more is wanted.
+// yieldPlain yields a piece of a command line without quotes, without what precedes the command
+// (assignments, and programs that run another program), and without the directory of its program.
+// It reports whether the caller wants more.
 func yieldPlain(piece string, yield func(candidate) bool) bool {
 	piece = quoteRemover.Replace(piece)
 	words := strings.Fields(piece)
@@ -162,7 +162,7 @@ func yieldPlain(piece string, yield func(candidate) bool) bool {
 		(len(words) == 0 || yield(candidate{strings.Join(words, " "), heads(words)}))
 }
 
-// heads counts the words that may begin a command.
+// heads returns how many words may begin a command.
 func heads(words []string) int {
 	carried := false
 	for i, word := range words {
@@ -174,13 +174,13 @@ func heads(words []string) int {
 	return len(words)
 }
 
-// matcher holds a glob against one text after another.
+// matcher matches a glob against one text after another.
 type matcher struct{ state, programName matchState }
 
 func newMatcher(g glob) *matcher { return &matcher{newMatchState(g, false), newMatchState(g, false)} }
 
-// match reports whether the glob is over a text from one of its beginnings on. It goes
-// through the text once, however many these are.
+// match reports whether the glob matches the text from any of its possible beginnings. It reads
+// the text only once, however many beginnings there are.
 func (m *matcher) match(s candidate) bool {
 	m.state.reset()
 	if s.heads == 0 {
@@ -199,7 +199,7 @@ func (m *matcher) match(s candidate) bool {
 	return m.state.accepts()
 }
 
-// head goes on with a word that may begin a command.
+// startAt processes a word that may begin a command.
 func (m *matcher) startAt(word string) {
 	m.state.start()
 	name := path.Base(word)
@@ -217,8 +217,8 @@ func (m *matcher) startAt(word string) {
 	m.state.merge(&m.programName)
 }
 
-// carriers are words before a command that is run all the same. After one of them
-// any word may begin it.
+// wrappers are words that run the command that follows them. After a wrapper, any word may begin
+// the command.
 var wrappers = wordSet(`! if then elif else do while until time coproc command builtin exec eval env sudo doas su
 	nohup nice ionice setsid stdbuf timeout xargs parallel watch find strace ltrace bash sh dash zsh ksh busybox trap
 	chroot unshare nsenter flock script source .`)
@@ -231,7 +231,7 @@ func wordSet(words string) map[string]bool {
 	return set
 }
 
-// assigns reports whether a word gives a variable its value.
+// isAssignment reports whether a word assigns a variable.
 func isAssignment(word string) bool {
 	name, _, ok := strings.Cut(word, "=")
 	return ok && name != "" && strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") == ""

@@ -5,13 +5,12 @@ import (
 	"unicode/utf8"
 )
 
-// glob is a pattern over the whole of a text. * stands for any characters, ? for
-// one, [a-z] and [!a-z] for one of a set, and \ takes its meaning from the next
-// character. In a path * and ? do not reach over a slash; ** does, a/** is also
-// a itself, and **/ may stand for nothing.
+// glob is a pattern for a whole text. * matches any characters, ? one character, [a-z] and [!a-z]
+// one of a set, and \ escapes the next character. In a path, * and ? do not match a slash; **
+// does, a/** also matches a itself, and **/ also matches nothing.
 type glob []part
 
-// part is a piece of a pattern.
+// part is an element of a pattern.
 type part struct {
 	kind    partKind
 	literal rune
@@ -74,7 +73,7 @@ func parseGlob(text string) (glob, error) {
 	return g, nil
 }
 
-// parseSet reads a set whose [ has been read.
+// parseSet parses a set after its opening bracket.
 func parseSet(text string) (_ part, rest string, _ error) {
 	p := part{kind: charSet}
 	next := func() (r rune, escaped, ok bool) {
@@ -117,7 +116,7 @@ func parseSet(text string) (_ part, rest string, _ error) {
 	}
 }
 
-// match reports whether the pattern is over the whole of a text.
+// match reports whether the pattern matches a whole text.
 func (g glob) match(text string, path bool) bool {
 	w := newMatchState(g, path)
 	w.start()
@@ -125,26 +124,27 @@ func (g glob) match(text string, path bool) bool {
 	return w.accepts()
 }
 
-// ways are the places in a pattern that a text may have led to so far. All are followed at
-// once, so the time is bounded by the product of the lengths.
+// matchState is the set of positions in a pattern that the text so far may have reached. All
+// positions are advanced together, so the time is bounded by the product of the lengths.
 type matchState struct {
 	glob
 	path          bool
 	current, next []bool
-	alive         bool // there is one
+	alive         bool // current is not empty
 }
 
 func newMatchState(g glob, path bool) matchState {
 	return matchState{glob: g, path: path, current: make([]bool, len(g)+1), next: make([]bool, len(g)+1)}
 }
 
-// begin has the text that is followed next begin the pattern, beside what has begun it before.
+// start lets the text that follows match from the beginning of the pattern, in addition to the
+// current positions.
 func (w *matchState) start() {
 	w.mark(w.current, 0, w.path)
 	w.alive = true
 }
 
-// follow goes on with a text.
+// advance consumes a text.
 func (w *matchState) advance(text string) {
 	for _, r := range text {
 		if !w.alive {
@@ -167,7 +167,7 @@ func (w *matchState) advance(text string) {
 	}
 }
 
-// join takes in the ways of another text, which end there.
+// merge adds the positions of another state and resets that.
 func (w *matchState) merge(other *matchState) {
 	for i, there := range other.current {
 		w.current[i] = w.current[i] || there
@@ -176,19 +176,20 @@ func (w *matchState) merge(other *matchState) {
 	other.reset()
 }
 
-// none forgets all ways.
+// reset removes all positions.
 func (w *matchState) reset() {
 	clear(w.current)
 	w.alive = false
 }
 
-// end reports whether one of the ways has come to the end of the pattern.
+// accepts reports whether the text so far matches the whole pattern.
 func (w *matchState) accepts() bool {
 	g, end := w.glob, len(w.glob)
 	return w.current[end] || w.path && end > 2 && g[end-1].kind == doubleStar && g[end-2].isSlash() && w.current[end-2]
 }
 
-// reach marks a place in the pattern, and those that are reached from it for nothing.
+// mark marks a position in the pattern, and those that can be reached from it without consuming a
+// character.
 func (g glob) mark(at []bool, i int, path bool) {
 	at[i] = true
 	if i == len(g) || g[i].kind != star && g[i].kind != doubleStar {
@@ -203,7 +204,7 @@ func (g glob) mark(at []bool, i int, path bool) {
 
 func (p part) isSlash() bool { return p.kind == literal && p.literal == '/' }
 
-// takes reports whether the part stands for this one character.
+// matchesRune reports whether the element matches this one character.
 func (p part) matchesRune(r rune, path bool) bool {
 	switch p.kind {
 	case literal:

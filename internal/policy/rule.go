@@ -9,18 +9,17 @@ import (
 	"github.com/coppice-run/coppice/internal/excerpt"
 )
 
-// Kind says how an argument is read.
+// Kind says how an argument is matched.
 type Kind uint8
 
-// The kinds of arguments.
 const (
 	KindText    Kind = iota // as it is: a name
-	KindPath                // a clean path of the workspace, with slashes
-	KindCommand             // a command line of a shell
-	KindURL                 // a URL in its plain form
+	KindPath                // a clean, slash-separated path of the workspace
+	KindCommand             // a shell command line
+	KindURL                 // a normalised URL
 )
 
-// Call is what is decided on.
+// Call is a call to decide on.
 type Call struct {
 	Tool     string
 	Access   Access
@@ -28,9 +27,9 @@ type Call struct {
 	Argument string
 }
 
-// Rule names calls: TOOL, which is all calls of the tool, or TOOL(GLOB), which is
-// those whose argument the glob matches. TOOL may hold * as in mcp__server__*, which
-// mcp__server stands for as well. The zero rule names nothing.
+// Rule matches calls. TOOL matches all calls of the tool; TOOL(GLOB) matches the calls whose
+// argument matches the glob. TOOL may contain *, as in mcp__server__*, for which mcp__server is a
+// short form. The zero Rule matches nothing.
 type Rule struct {
 	text        string
 	tool        glob
@@ -41,12 +40,12 @@ type Rule struct {
 // maxRule bounds the text of a rule in bytes.
 const maxRule = 500
 
-// known gives the tools that a rule may name. A worker need not have all of them.
+// knownTools returns the tools that a rule may name. A worker need not have all of them.
 func knownTools() []string {
 	return []string{"ls", "glob", "grep", "read", "write", "edit", "bash", "web_fetch", "task", "task_output", "kill_task", "skill", "docs", "find_tools"}
 }
 
-// ParseRule reads a rule. One that can match nothing is an error.
+// ParseRule parses a rule. A rule that can match nothing is an error.
 func ParseRule(text string) (Rule, error) {
 	r := Rule{text: text}
 	if len(text) > maxRule {
@@ -90,7 +89,7 @@ func (r Rule) namesATool(name string) bool {
 	return false
 }
 
-// ParseRules reads a list of rules.
+// ParseRules parses a list of rules.
 func ParseRules(texts []string) ([]Rule, error) {
 	var rules []Rule
 	for _, text := range texts {
@@ -105,19 +104,19 @@ func ParseRules(texts []string) ([]Rule, error) {
 
 func (r Rule) String() string { return r.text }
 
-// MarshalText gives the rule as it was written.
+// MarshalText returns the rule as it was written.
 func (r Rule) MarshalText() ([]byte, error) { return []byte(r.text), nil }
 
-// UnmarshalText reads the rule.
+// UnmarshalText parses the rule.
 func (r *Rule) UnmarshalText(text []byte) error {
 	var err error
 	*r, err = ParseRule(string(text))
 	return err
 }
 
-// wholly reports whether the rule names a call with all that it does, which is
-// what it takes to allow it. Of a command line that is one plain command; what such
-// commands make together is for the layer to say.
+// matchesWhole reports whether the rule matches everything that a call does, as is necessary to
+// allow it. A command line has to be one plain command; the layer decides on several joined
+// commands.
 func (r Rule) matchesWhole(c Call) bool {
 	switch {
 	case !r.tool.match(c.Tool, false):
@@ -133,8 +132,8 @@ func (r Rule) matchesWhole(c Call) bool {
 	return r.argument.match(c.Argument, c.Kind == KindPath)
 }
 
-// partly reports whether the rule names a call or any part of it, which is
-// enough to ask or to deny.
+// matchesPart reports whether the rule matches a call or any part of it, which is enough to ask or
+// to deny.
 func (r Rule) matchesPart(c Call) bool {
 	switch {
 	case !r.tool.match(c.Tool, false):
@@ -155,17 +154,18 @@ func (r Rule) matchesPart(c Call) bool {
 	return false
 }
 
-// covers reports whether the rule names all calls of a tool.
+// covers reports whether the rule matches all calls of a tool.
 func (r Rule) covers(tool string) bool { return !r.hasArgument && r.tool.match(tool, false) }
 
-// maxExact is how much of an argument stands in the name of a call.
+// maxCallName is how much of an argument a call name contains.
 const maxCallName = 200
 
-// digestMark stands before the digest.
+// digestMark precedes the digest in a call name.
 const digestMark = "… sha256:"
 
-// exact names one call, for what a mode has asked about, as no rule is written: one without an
-// argument is not all calls of the tool. A long argument is told by its digest.
+// callName names one call that a mode asks about. Its syntax is not that of a rule, because the
+// name of a call without an argument must not match all calls of the tool. A long argument is
+// replaced by its beginning and its digest.
 func callName(c Call) string {
 	argument := c.Argument
 	if len(argument) > maxCallName {
