@@ -28,39 +28,38 @@ var bashSchema = json.RawMessage(`{
   "additionalProperties": false
 }`)
 
-// BashTool is the name of the tool that [NewBash] gives.
+// BashTool is the name of the tool that [NewBash] returns.
 const BashTool = "bash"
 
 // Bounds of a command.
 const (
-	maxCommand = 100_000 // characters of the line
+	maxCommand = 100_000 // characters of the command line
 
 	foregroundTimeout    = 2 * time.Minute
 	maxForegroundTimeout = 10 * time.Minute
 	backgroundTimeout    = time.Hour
 	maxBackgroundTimeout = 24 * time.Hour
 
-	// toldEvery is how often a command in the background tells what it prints, at most.
+	// progressInterval is the minimum interval between reports of a background command's output.
 	progressInterval = time.Second
-	// maxTold bounds what it tells: the end of what it has printed, in bytes.
+	// maxProgressBytes bounds such a report, which contains the end of the output.
 	maxProgressBytes = 8 << 10
-	// statusRoom is kept free in a result for how the command has ended.
+	// statusReserve is reserved in a result for the exit status.
 	statusReserve = 500
 )
 
-// maxBackground is how many commands of one worker may run in the background at once.
+// maxBackgroundCommands is how many background commands one worker runs at once.
 const maxBackgroundCommands = 64
 
 type bashTool struct {
 	sandbox         *sandbox.Sandbox
 	network         bool
 	secrets         *redact.Redactor // nil: none are known
-	backgroundSlots chan struct{}    // holds one for each command in the background
+	backgroundSlots chan struct{}    // one element for each background command
 }
 
-// NewBash gives the tool that runs command lines. What they print is kept without the
-// secrets; network says whether they may use
-// the network.
+// NewBash returns the tool that runs command lines. Secrets are removed from their output. network
+// says whether they may use the network.
 func NewBash(confined *sandbox.Sandbox, network bool, secrets *redact.Redactor) Tool {
 	return bashTool{sandbox: confined, network: network, secrets: secrets, backgroundSlots: make(chan struct{}, maxBackgroundCommands)}
 }
@@ -69,7 +68,7 @@ func (bashTool) Spec() model.ToolSpec {
 	return model.ToolSpec{Name: BashTool, Description: bashProse, Schema: bashSchema}
 }
 
-// Effect: nobody knows what a command has done before it was cut off.
+// Effect: it is unknown what an interrupted command has done.
 func (bashTool) Effect() Effect { return EffectLasting }
 
 // Guard: the argument is the command line. A command may do anything.
@@ -111,7 +110,7 @@ func (t bashTool) Call(ctx context.Context, call Call) Outcome {
 	}
 }
 
-// parse reads the input as a command that has not been started.
+// parse parses the input into a command that is not started yet.
 func (t bashTool) parse(call Call) (_ *Command, background bool, _ error) {
 	in := newInput(call.Input)
 	cmd := &Command{

@@ -14,33 +14,32 @@ import (
 )
 
 const (
-	// maxFile bounds a file that is changed, before and after, in bytes.
+	// maxFile bounds a file that is changed, before and after the change, in bytes.
 	maxFile = 1 << 20
-	// maxText bounds what one call brings of a text, in characters; no more than fit
-	// into a file.
+	// maxText bounds a text in one call, in characters, so that it always fits into a file.
 	maxText = maxFile / utf8.UTFMax
 
 	newFileMode  = 0o644
 	newDirMode   = 0o755
 	writableBits = 0o222
-	// unfinished begins the name of a file that is being written. A crash may leave one.
+	// tempPrefix begins the name of a temporary file. A crash may leave one behind.
 	tempPrefix = ".coppice-"
 )
 
-// textFile is a file as it is before a change.
+// textFile is a file before a change.
 type textFile struct {
 	content string
 	mode    fs.FileMode
 	owner   owner
 }
 
-// revise says what a file is to hold and what the model is told of it. Before is
-// nil if there is no such file.
+// editFunc returns the new content of a file, and the result for the model. before is nil if the
+// file does not exist.
 type editFunc func(before *textFile) (after, said string, err error)
 
-// change changes one file, or makes it, if the model has seen it as it is. A reader
-// sees it as it was or as it will be. Changes of one Workspace come one after
-// another; another process can still get between the look and the change.
+// change changes or creates one file, if the model has seen its current content. The change is
+// atomic for readers. Changes through one Workspace are serialised; another process can still
+// change the file between the check and the change.
 func change(ctx context.Context, call Call, file string, to editFunc) (string, error) {
 	w := call.Workspace
 	name, err := w.rel(file)
@@ -71,7 +70,7 @@ func change(ctx context.Context, call Call, file string, to editFunc) (string, e
 	return withVersion(said, versionOf(after)), nil
 }
 
-// current is an error if the model has not seen a file as it is.
+// checkSeen returns an error if the model has not seen the current content of a file.
 func checkSeen(call Call, name, content string) error {
 	switch lastSeen(call.Past, call.Workspace, name) {
 	case versionOf(content):
@@ -82,12 +81,12 @@ func checkSeen(call Call, name, content string) error {
 	return fmt.Errorf("%s: has changed since you last saw it: read it again", displayPath(name))
 }
 
-// whole reads a text file that is to be changed; nil if there is none.
+// readForChange reads a text file that is to be changed; nil if it does not exist.
 func (w *Workspace) readForChange(ctx context.Context, name string) (_ *textFile, err error) {
 	info, err := w.root.Lstat(filepath.FromSlash(name))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, nil //nolint:nilnil // no file is no error: it is going to be made
+		return nil, nil //nolint:nilnil // a missing file is not an error: it will be created
 	case err != nil:
 		return nil, pathError(name, err)
 	case info.Mode()&fs.ModeSymlink != 0:
@@ -105,7 +104,7 @@ func (w *Workspace) readForChange(ctx context.Context, name string) (_ *textFile
 		return nil, fmt.Errorf("%s: is a directory", displayPath(name))
 	}
 	if info.Mode()&writableBits == 0 {
-		return nil, fmt.Errorf("%s: is write-protected", displayPath(name)) // a rename would not care
+		return nil, fmt.Errorf("%s: is write-protected", displayPath(name)) // a rename would ignore that
 	}
 	content, err := io.ReadAll(io.LimitReader(readUntil(ctx, file), maxFile+1))
 	switch {
@@ -123,8 +122,8 @@ func (w *Workspace) readForChange(ctx context.Context, name string) (_ *textFile
 	return &textFile{content: string(content), mode: info.Mode().Perm(), owner: owner}, nil
 }
 
-// replace puts a file in the place of what has the name, in one step. It has the mode and
-// the owner of the one before, if there is one.
+// replace replaces a file atomically. The new file gets the mode and the owner of the old one, if
+// there is one.
 func (w *Workspace) replace(name, content string, before *textFile) (err error) {
 	dir := path.Dir(name)
 	if err := MakeDirs(w.root, filepath.FromSlash(dir), newDirMode); err != nil {
@@ -141,7 +140,7 @@ func (w *Workspace) replace(name, content string, before *textFile) (err error) 
 	}
 	_, err = io.WriteString(file, content)
 	if err == nil && before != nil {
-		err = errors.Join(before.owner.apply(file.Chown), file.Chmod(mode)) // whatever the umask has taken away
+		err = errors.Join(before.owner.apply(file.Chown), file.Chmod(mode)) // regardless of the umask
 	}
 	if err == nil {
 		err = file.Sync()

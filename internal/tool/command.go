@@ -17,35 +17,34 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// Command is a command line that a call runs. One that is to be a task of its own
-// comes out of the call in a [Spawn]: whoever gets it takes it and carries it to its
-// end, or drops it.
+// Command is a command line that a call runs. A command that should become a task of its own is
+// returned in a [Spawn]. The receiver must either call Take and then Run, or call Drop.
 type Command struct {
 	Line        string
 	Description string
 	Timeout     time.Duration
-	Output      string // the file of the workspace that has all that it prints
-	ByUser      bool   // it was begun in the foreground
+	Output      string // file of the workspace with the whole output
+	ByUser      bool   // it started in the foreground, and a user moved it to the background
 
 	sandbox         *sandbox.Sandbox
 	network         bool
 	secrets         *redact.Redactor
 	workspace       *Workspace
 	output          *capture
-	backgroundSlots chan struct{} // of the worker's commands in the background
-	holdsSlot       bool          // this one has its place there
-	taken           bool          // somebody carries it
+	backgroundSlots chan struct{} // shared by the worker's background commands
+	holdsSlot       bool          // this command holds one of them
+	taken           bool          // Take was called
 
-	cancel    context.CancelCauseFunc // nil: it has not been started
-	killCause error                   // it was killed; nil: it was not
+	cancel    context.CancelCauseFunc // nil: not started
+	killCause error                   // nil: it was not killed
 	ended     chan struct{}
-	err       error // how it has ended
+	err       error // how it ended
 }
 
-// CommandEnd is how a command has ended that was a task of its own.
+// CommandEnd is how a background command ended.
 type CommandEnd struct {
-	Output string      // what it has printed, bounded
-	Reason tree.Reason // unspecified: with exit code 0
+	Output string      // what it printed, bounded
+	Reason tree.Reason // unspecified: exit code 0
 	Detail string
 }
 
@@ -54,7 +53,7 @@ var (
 	errInterrupted = errors.New("its worker has stopped")
 )
 
-// captureAs has the output go to the file of a label, once it is too much to hold.
+// setOutputFile directs output that is too large to hold in memory to a file.
 func (c *Command) setOutputFile(label string) {
 	c.Output = outputFile(label)
 	c.output = &capture{
@@ -63,8 +62,7 @@ func (c *Command) setOutputFile(label string) {
 	}
 }
 
-// start begins the command. It lives until it has ended or is killed, whatever becomes
-// of the call.
+// start starts the command. It runs until it ends or is killed, independently of the call.
 func (c *Command) start() error {
 	var ctx context.Context
 	ctx, c.cancel = context.WithCancelCause(context.Background())
@@ -85,14 +83,14 @@ func (c *Command) start() error {
 	return nil
 }
 
-// kill ends the command with all that it has started, and waits until nothing is left.
+// kill kills the command with all its processes, and waits until none is left.
 func (c *Command) kill(why error) {
 	c.killCause = why
 	c.cancel(why)
 	<-c.ended
 }
 
-// findRoom takes a place among the commands in the background, if there is one.
+// acquireSlot takes a background slot, if one is free.
 func (c *Command) acquireSlot() bool {
 	select {
 	case c.backgroundSlots <- struct{}{}:
@@ -109,13 +107,13 @@ func (c *Command) releaseSlot() {
 	}
 }
 
-// spawn gives the command away.
+// spawn hands the command over.
 func (c *Command) spawn() Spawn {
 	return Spawn{Background: true, Description: c.Description, Command: c}
 }
 
-// Take says that somebody is going to carry the command. From then on it needs the
-// workspace no more but as a directory, and all that it prints is in its file.
+// Take accepts responsibility for the command. From then on it needs only the directory of the
+// workspace, and its whole output goes to its file.
 func (c *Command) Take() {
 	c.taken = true
 	c.output.keepInFile()
@@ -132,8 +130,8 @@ func (c *Command) Drop() {
 	c.releaseSlot()
 }
 
-// Carry runs a command that was taken to its end, or kills it when ctx ends. told gets the end of
-// what it has printed, at most once a second, whenever that has changed.
+// Run runs a taken command to its end, or kills it when ctx ends. onOutput receives the end of the
+// output, at most once a second, whenever it has changed.
 func (c *Command) Run(ctx context.Context, onOutput func(output string)) CommandEnd {
 	defer c.releaseSlot()
 	if c.cancel == nil {
@@ -163,7 +161,7 @@ func (c *Command) Run(ctx context.Context, onOutput func(output string)) Command
 	}
 }
 
-// end says how the command has ended.
+// end returns how the command ended.
 func (c *Command) end() CommandEnd {
 	end := CommandEnd{Output: c.output.text()}
 	switch {
@@ -178,7 +176,7 @@ func (c *Command) end() CommandEnd {
 	return end
 }
 
-// result is what the model is told of a command in the foreground.
+// result is the result of a foreground command.
 func (c *Command) result() Done {
 	text := strings.TrimRight(c.output.text(), "\n")
 	if text == "" {
@@ -193,10 +191,10 @@ func (c *Command) result() Done {
 	return Done{IsError: true, Text: text + "\n[" + c.status() + "]"}
 }
 
-// bySignal is what is added to a signal's number in the exit code of what it has ended.
+// signalExitBase plus the number of a signal is the exit code of a process that the signal killed.
 const signalExitBase = 128
 
-// status says how a command has ended that has not ended well.
+// status describes how a failed command ended.
 func (c *Command) status() string {
 	exit, exited := errors.AsType[*exec.ExitError](c.err)
 	if !exited {
@@ -209,5 +207,5 @@ func (c *Command) status() string {
 	return fmt.Sprintf("exit code %d", code)
 }
 
-// errorText is an error for a model.
+// errorText formats an error for a model.
 func errorText(err error) string { return failed(err).Text }

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Bounds of what a sub-agent is told from files.
+// Bounds of the context of a sub-agent.
 const (
 	maxContextFiles     = 20
 	maxContextFileBytes = 64 << 10  // of one file
@@ -16,8 +16,8 @@ const (
 	maxContextText      = 250_000   // characters of context text
 )
 
-// context is what a sub-agent is told beside its prompt: the text, each file that can
-// be read, and which can't. A file that can't be read does not stop the task.
+// contextParts returns the context of a sub-agent: the text, the content of each readable file,
+// and a list of the others. A file that cannot be read does not fail the task.
 func (w *Workspace) contextParts(ctx context.Context, text string, files []string) []string {
 	var parts []string
 	if text != "" {
@@ -40,7 +40,7 @@ func (w *Workspace) contextParts(ctx context.Context, text string, files []strin
 	return parts
 }
 
-// contextFile gives the start of a text file, at most limit bytes of it.
+// contextFile returns the beginning of a text file, at most limit bytes.
 func (w *Workspace) contextFile(ctx context.Context, name string, limit int) (content string, err error) {
 	if limit <= 0 {
 		return "", fmt.Errorf("%s: left out, since all files together may have %d bytes; read it yourself", displayPath(name), maxContextBytes)

@@ -28,13 +28,12 @@ var docsSchema = json.RawMessage(`{
   "additionalProperties": false
 }`)
 
-// DocsTool is the name of the tool that [NewDocs] gives. Only a definition that
-// names it among its tools has it.
+// DocsTool is the name of the tool that [NewDocs] returns. Only a definition that names it has it.
 const DocsTool = "docs"
 
 type docsTool struct{ pages fs.FS }
 
-// NewDocs gives the tool that reads the documents of the program.
+// NewDocs returns the tool that reads the documentation of Coppice.
 func NewDocs(pages fs.FS) Tool { return docsTool{pages} }
 
 func (docsTool) Spec() model.ToolSpec {
@@ -67,7 +66,7 @@ func (t docsTool) Call(_ context.Context, call Call) Outcome {
 	return result(t.list(names))
 }
 
-// names lists the pages.
+// pageNames lists the pages.
 func (t docsTool) pageNames() ([]string, error) {
 	var names []string
 	err := fs.WalkDir(t.pages, ".", func(name string, d fs.DirEntry, err error) error {
@@ -79,7 +78,7 @@ func (t docsTool) pageNames() ([]string, error) {
 	return names, err
 }
 
-// list gives the pages with their titles: the first line that says something.
+// list returns the pages with their titles. The title is the first meaningful line.
 func (t docsTool) list(names []string) (string, error) {
 	var out listing
 	for _, name := range names {
@@ -142,7 +141,7 @@ func (t docsTool) search(names []string, words string) (string, error) {
 	return out.textOr("No line contains that"), nil
 }
 
-// each calls look with the lines of a page, until it says that it has seen enough.
+// eachLine calls look with the lines of a page until it returns false.
 func (t docsTool) eachLine(page string, look func(number int, line string) bool) error {
 	text, err := fs.ReadFile(t.pages, page)
 	if err != nil {

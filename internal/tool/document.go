@@ -14,8 +14,8 @@ import (
 	"github.com/coppice-run/coppice/internal/excerpt"
 )
 
-// readDocument gives the text of an answer, or says that it has none. What is too
-// long for a result is kept in the workspace.
+// readDocument returns the text of a response, or says that it has none. Text that is too long for
+// a result is saved in the workspace.
 func readDocument(resp *http.Response, w *Workspace) (string, error) {
 	data, err := io.ReadAll(io.LimitReader(resp.Body, fetchBytes+1))
 	if err != nil {
@@ -58,7 +58,7 @@ func readDocument(resp *http.Response, w *Workspace) (string, error) {
 	return fetchResult(w, resp.Request.URL.String(), title, text, cut), nil
 }
 
-// textual reports whether a media type is one of text.
+// isText reports whether a media type is a text format.
 func isText(kind string) bool {
 	switch kind {
 	case "application/json", "application/xml", "application/javascript", "application/x-ndjson", "application/yaml",
@@ -68,8 +68,8 @@ func isText(kind string) bool {
 	return strings.HasPrefix(kind, "text/") || strings.HasSuffix(kind, "+json") || strings.HasSuffix(kind, "+xml") || strings.HasSuffix(kind, "+yaml")
 }
 
-// decode gives a text in UTF-8. What is that already stays as it is, unless the
-// answer names another encoding.
+// decode converts text to UTF-8. Valid UTF-8 stays unchanged, unless the response declares another
+// encoding.
 func decode(data []byte, declared string) ([]byte, error) {
 	encoding, name, certain := charset.DetermineEncoding(data, declared)
 	if name == "utf-8" || !certain && utf8.Valid(data) {
@@ -82,8 +82,8 @@ func decode(data []byte, declared string) ([]byte, error) {
 	return decoded, nil
 }
 
-// fetched is the result: where the text is from, and as much of it as fits. cut says what
-// there is of the document, if that is not all.
+// fetchResult builds the result: the URL, and as much of the text as fits. cut says what is
+// missing from the document; empty if it is complete.
 func fetchResult(w *Workspace, from, title, text, cut string) string {
 	head := from + "\n"
 	if title != "" {

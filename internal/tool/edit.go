@@ -11,7 +11,7 @@ import (
 	"github.com/coppice-run/coppice/internal/model"
 )
 
-// editName is what rules call the changing of parts of a file.
+// editName is the tool's name in rules.
 const editName = "edit"
 
 //go:embed edit.md
@@ -29,7 +29,7 @@ var editSchema = json.RawMessage(`{
   "additionalProperties": false
 }`)
 
-// maxPlaces is how many line numbers a result names.
+// maxLineNumbers is how many line numbers a result contains.
 const maxLineNumbers = 10
 
 type editTool struct{}
@@ -95,8 +95,8 @@ func (in editInput) revise(file *textFile) (after, said string, _ error) {
 	return strings.ReplaceAll(file.content, before, instead), said, nil
 }
 
-// breaksOf gives a text the line breaks of a file, if those are all CRLF: a model
-// does not see which they are.
+// withBreaksOf converts the line breaks of a text to CRLF if all line breaks of the file are CRLF:
+// a model does not see which kind they are.
 func withBreaksOf(file, text string) string {
 	if n := strings.Count(file, "\n"); n == 0 || n != strings.Count(file, "\r\n") {
 		return text
@@ -106,13 +106,13 @@ func withBreaksOf(file, text string) string {
 
 func plainBreaks(text string) string { return strings.ReplaceAll(text, "\r\n", "\n") }
 
-// mixed reports whether a text has line breaks of both kinds.
+// hasMixedBreaks reports whether a text has line breaks of both kinds.
 func hasMixedBreaks(text string) bool {
 	n := strings.Count(text, "\r\n")
 	return n > 0 && n < strings.Count(text, "\n")
 }
 
-// places names the lines that occurrences of a text begin on.
+// lineNumbers lists the lines on which a text occurs.
 func lineNumbers(content, text string) string {
 	var lines []string
 	line := 1

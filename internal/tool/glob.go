@@ -31,8 +31,8 @@ var globSchema = json.RawMessage(`{
 const (
 	// maxPattern bounds a glob or a regular expression, in characters.
 	maxPattern = 1000
-	// maxAlternatives bounds how many patterns a glob with braces stands for:
-	// each of them may be tried on each path.
+	// maxAlternatives bounds how many patterns a glob with braces stands for: each may be matched
+	// against each path.
 	maxAlternatives = 256
 )
 
@@ -68,7 +68,7 @@ func parseGlob(raw json.RawMessage) (globInput, error) {
 	return parsed, checkGlob("pattern", parsed.pattern)
 }
 
-// checkGlob refuses a pattern that is malformed or would take long to match.
+// checkGlob refuses a pattern that is malformed or slow to match.
 func checkGlob(field, pattern string) error {
 	if !doublestar.ValidatePattern(pattern) {
 		return fmt.Errorf("wrong input: %s: %q is not a valid glob pattern", field, pattern)
@@ -79,8 +79,8 @@ func checkGlob(field, pattern string) error {
 	return nil
 }
 
-// alternatives bounds from above how many patterns one with braces stands for. What is
-// escaped or in a class is no brace, as it is none when the pattern is matched.
+// alternatives returns an upper bound on how many patterns a pattern with braces stands for. Like
+// the matcher, it ignores braces that are escaped or in a class.
 func alternatives(pattern string) int {
 	total, open := 1, []int(nil)
 	escaped, class := false, false
@@ -138,8 +138,8 @@ func glob(ctx context.Context, w *Workspace, in globInput) (string, error) {
 	return out.textOr(noFiles), nil
 }
 
-// globStart moves the fixed directories of the pattern to the place to start
-// from, so that only what is below them is walked.
+// globStart moves the fixed directories of the pattern to the start directory, so that only what
+// is below them is walked.
 func globStart(w *Workspace, in globInput) (start, pattern string, err error) {
 	if start, err = w.rel(in.path); err != nil {
 		return "", "", err
@@ -156,8 +156,8 @@ func globStart(w *Workspace, in globInput) (start, pattern string, err error) {
 	return start, pattern, err
 }
 
-// splitGlob takes the fixed directories of a pattern apart from the rest of it. They are
-// below a directory unless they are absolute.
+// splitGlob splits the fixed directories off a pattern. They are relative to dir unless they are
+// absolute.
 func splitGlob(dir, pattern string) (base, rest string) {
 	base, rest = doublestar.SplitPattern(pattern)
 	if !path.IsAbs(base) {
@@ -166,7 +166,7 @@ func splitGlob(dir, pattern string) (base, rest string) {
 	return base, rest
 }
 
-// below gives the path of a file relative to a directory above it.
+// below returns the path of a file relative to a directory above it.
 func below(dir, name string) string {
 	if dir == "." {
 		return name

@@ -39,16 +39,16 @@ const (
 	// grepLine is how much of a line is searched, grepShown how much is shown.
 	grepLine  = 1 << 20
 	grepShown = 500
-	// maxProgram bounds what a regular expression costs per character.
+	// maxProgram bounds the cost of a regular expression per character.
 	maxProgram = 5000
-	// quickLine is how long a line may be to be matched in one go; on a longer
-	// one the match stops when the context ends.
+	// quickLine is the length up to which a line is matched in one go. On a longer line the match
+	// stops when the context ends.
 	quickLine = 4 << 10
-	// maxHead bounds what head_limit may ask for.
+	// maxHead bounds head_limit.
 	maxHead = 100_000
 )
 
-// What a search gives.
+// The output modes.
 const (
 	grepFiles   = "files_with_matches"
 	grepContent = "content"
@@ -97,7 +97,7 @@ func parseGrep(raw json.RawMessage) (grepInput, error) {
 	return parsed, err
 }
 
-// compile refuses an expression that is malformed or would take long to match.
+// compile refuses an expression that is malformed or slow to match.
 func compile(pattern string, ignoreCase bool) (*regexp.Regexp, error) {
 	if ignoreCase {
 		pattern = "(?i)" + pattern
@@ -140,16 +140,16 @@ func grep(ctx context.Context, w *Workspace, in grepInput) (string, error) {
 	return s.out.textOr("No matches found"), nil
 }
 
-// search is one grep under way.
+// search is one grep in progress.
 type search struct {
 	grepInput
 	workspace *Workspace
 	lines     *lineReader
 	out       listing
-	full      bool // a line of output did not fit: stop
+	full      bool // the output is full: stop
 }
 
-// tree searches the files below a directory that are text.
+// searchDir searches the text files below a directory.
 func (s *search) searchDir(ctx context.Context, start string) {
 	skipped := 0
 	for name, err := range s.workspace.files(ctx, start) {
@@ -166,8 +166,8 @@ func (s *search) searchDir(ctx context.Context, start string) {
 	s.out.noteSkipped(skipped)
 }
 
-// wants reports whether the glob lets a path through. One without a slash is
-// about the name of the file alone.
+// matchesGlob reports whether the glob matches a path. A glob without a slash is matched against
+// the file name only.
 func (s *search) matchesGlob(name string) bool {
 	if s.glob == "" {
 		return true

@@ -13,9 +13,9 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// input takes apart what a model wrote, one method call a field. Nothing is
-// guessed: an unknown or doubled field or a wrong type is a problem, and end
-// reports all of them in words that a model can act on.
+// input parses the input of a call, one method call for each field. Nothing is guessed: an unknown
+// or duplicate field or a wrong type is a problem. err returns all problems in words that a model
+// can act on.
 type input struct {
 	fields     map[string]json.RawMessage
 	fieldNames []string
@@ -39,7 +39,7 @@ func newInput(raw json.RawMessage) *input {
 	return in
 }
 
-// take splits an object into its fields; a map alone would hide doubled ones.
+// splitFields splits an object into its fields. Unmarshalling into a map would hide duplicates.
 func (in *input) splitFields(object json.RawMessage) {
 	const between = " \t\r\n,:"
 	rest := bytes.TrimLeft(object, between)[1:]
@@ -63,7 +63,7 @@ func (in *input) splitFields(object json.RawMessage) {
 	}
 }
 
-// valueEnd says where the value ends that a part of valid JSON begins with.
+// valueEnd returns the length of the JSON value at the beginning of raw, which must be valid.
 func valueEnd(raw []byte) int {
 	depth, quoted := 0, false
 	for i := 0; i < len(raw); i++ {
@@ -89,7 +89,7 @@ func valueEnd(raw []byte) int {
 	return len(raw)
 }
 
-// unquoted gives the text of a JSON string.
+// unquoted returns the text of a JSON string.
 func unquoted(raw json.RawMessage) (text string, err error) {
 	if bytes.IndexByte(raw, '\\') < 0 && utf8.Valid(raw) {
 		return string(raw[1 : len(raw)-1]), nil
@@ -102,14 +102,14 @@ func (in *input) addProblem(format string, args ...any) {
 	in.problems = append(in.problems, fmt.Sprintf(format, args...))
 }
 
-// field gives a field as it was written; ok is false if it is absent.
+// field returns the raw value of a field; ok is false if it is absent.
 func (in *input) field(name string) (raw json.RawMessage, ok bool) {
 	in.fieldNames = append(in.fieldNames, name)
 	raw, ok = in.fields[name]
 	return raw, ok
 }
 
-// required is a string that must be there and not be blank.
+// required reads a string that must be present and not blank.
 func (in *input) required(name string, limit int) string {
 	before := len(in.problems)
 	s := in.text(name, limit)
@@ -119,7 +119,7 @@ func (in *input) required(name string, limit int) string {
 	return s
 }
 
-// text is a string that must be there, and may be blank or empty.
+// text reads a string that must be present, and may be blank or empty.
 func (in *input) text(name string, limit int) string {
 	if _, ok := in.fields[name]; !ok {
 		in.fieldNames = append(in.fieldNames, name)
@@ -129,7 +129,7 @@ func (in *input) text(name string, limit int) string {
 	return in.optional(name, "", limit)
 }
 
-// optional is a string of at most limit characters, or the fallback if it is absent.
+// optional reads a string of at most limit characters; if absent, the fallback.
 func (in *input) optional(name, fallback string, limit int) string {
 	raw, ok := in.field(name)
 	if !ok {
@@ -150,7 +150,7 @@ func (in *input) optional(name, fallback string, limit int) string {
 	return s
 }
 
-// texts is a list of strings that are not blank; nil if it is absent.
+// stringList reads a list of strings that are not blank; nil if absent.
 func (in *input) stringList(name string, most, limit int) []string {
 	raw, ok := in.field(name)
 	if !ok {
@@ -177,7 +177,7 @@ func (in *input) stringList(name string, most, limit int) []string {
 	return out
 }
 
-// choice is one of a few words.
+// choice reads one of a few words.
 func (in *input) choice(name, fallback string, of ...string) string {
 	before := len(in.problems)
 	s := in.optional(name, fallback, maxError)
@@ -187,7 +187,7 @@ func (in *input) choice(name, fallback string, of ...string) string {
 	return s
 }
 
-// number is a whole number from low to high.
+// number reads a whole number from low to high.
 func (in *input) number(name string, fallback, low, high int64) int64 {
 	raw, ok := in.field(name)
 	if !ok {
@@ -205,7 +205,7 @@ func (in *input) number(name string, fallback, low, high int64) int64 {
 	return n
 }
 
-// flag is true or false.
+// flag reads a boolean.
 func (in *input) flag(name string, fallback bool) bool {
 	raw, ok := in.field(name)
 	if !ok {
@@ -217,7 +217,7 @@ func (in *input) flag(name string, fallback bool) bool {
 	return string(raw) == "true"
 }
 
-// task is the id of a task; zero if it is absent and need not be there.
+// taskID reads the id of a task; zero if it is absent and optional.
 func (in *input) taskID(name string, must bool) tree.TaskID {
 	if _, ok := in.fields[name]; !ok && !must {
 		in.fieldNames = append(in.fieldNames, name)
@@ -235,7 +235,7 @@ func (in *input) taskID(name string, must bool) tree.TaskID {
 	return id
 }
 
-// end reports what is wrong, once every field has been taken.
+// err returns all problems. Call it after all fields have been read.
 func (in *input) err() error {
 	var unknown []string
 	for name := range in.fields {

@@ -29,7 +29,7 @@ func (killTaskTool) Spec() model.ToolSpec {
 // Effect: the orchestrator ends the task; ending it again changes nothing.
 func (killTaskTool) Effect() Effect { return EffectDelegated }
 
-// Guard: the argument is the id of the task. A task ends only what it has started.
+// Guard: the argument is the id of the task. A task can only end tasks that it has started.
 func (killTaskTool) Guard() Guard { return taskOutputTool{}.Guard() }
 
 func (killTaskTool) Call(_ context.Context, call Call) Outcome {

@@ -19,7 +19,7 @@ var lsSchema = json.RawMessage(`{
   "additionalProperties": false
 }`)
 
-// maxPath bounds a path that a model writes.
+// maxPath bounds a path in an input, in characters.
 const maxPath = 4096
 
 type lsTool struct{}
@@ -49,7 +49,7 @@ func ls(ctx context.Context, w *Workspace, path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// No more than this can be shown: the shortest entry takes two bytes.
+	// More entries cannot be shown: the shortest one takes two bytes.
 	entries, total, err := w.list(ctx, dir, "", maxOutput/2)
 	if err != nil {
 		return "", err

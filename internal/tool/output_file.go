@@ -11,12 +11,11 @@ import (
 	"github.com/coppice-run/coppice/internal/redact"
 )
 
-// outputFile is the name of the file for a command's output.
+// outputFile returns the name of the file for a command's output.
 func outputFile(label string) string { return path.Join(OutputDir, label+outputExt) }
 
-// createOutput makes a file for a command's output, in the place of one of the same
-// name. Whatever a command has put there
-// leads it nowhere else.
+// createOutput creates a file for a command's output and replaces an existing one. It removes the
+// name first, so that a link that a command has put there is not followed.
 func (w *Workspace) createOutput(name string) (io.WriteCloser, error) {
 	if err := w.makeOutputDir(); err != nil {
 		return nil, pathError(OutputDir, err)
@@ -34,18 +33,18 @@ func (w *Workspace) createOutput(name string) (io.WriteCloser, error) {
 	return file, nil
 }
 
-// cleaner takes the secrets out of what a command prints before any of it is kept, so
-// that no bound cuts one in two. It is safe for use by many goroutines at once.
+// redactingWriter removes secrets from the output of a command before any of it is kept, so that
+// no bound cuts a secret in two. It is safe for concurrent use.
 type redactingWriter struct {
 	to *capture
 
 	mu      sync.Mutex
 	secrets *redact.Redactor
 	stream  *redact.Stream
-	clean   []byte // of the last write
+	clean   []byte // reused buffer of the last write
 }
 
-// Write never fails, as capture does not.
+// Write never fails, because capture does not.
 func (c *redactingWriter) Write(p []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -59,7 +58,7 @@ func (c *redactingWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// close gives on what was held back: nothing is printed any more.
+// close writes what was held back. Nothing is printed after that.
 func (c *redactingWriter) close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -15,29 +15,29 @@ import (
 	"github.com/coppice-run/coppice/internal/excerpt"
 )
 
-// KeptDir is the directory of a workspace that holds what was too long for results.
+// OutputDir is the directory of a workspace with output that was too long for results.
 const OutputDir = ".coppice/output"
 
-// WorktreesDir is the directory of a workspace that holds the worktrees of sub-agents.
+// WorktreesDir is the directory of a workspace with the worktrees of sub-agents.
 const WorktreesDir = ".coppice/worktrees"
 
-// Bounds of what a workspace keeps. What is oldest makes room.
+// Bounds of the output directory. The oldest files are removed first.
 const (
-	maxOutputFileBytes = 64 << 20  // bytes of one text
-	maxOutputDirBytes  = 256 << 20 // of all
+	maxOutputFileBytes = 64 << 20  // bytes of one file
+	maxOutputDirBytes  = 256 << 20 // bytes of all files
 	maxOutputFiles     = 100
-	maxOutputScan      = 10_000 // files that are looked at; commands may have made more
+	maxOutputScan      = 10_000 // files that are examined; commands may have created more
 
 	outputFileMode     = 0o600
 	outputDirMode      = 0o700
 	outputExt          = ".txt"
-	maxOutputNameBytes = 40 // bytes of a tool's name that its files begin with
+	maxOutputNameBytes = 40 // bytes of the tool's name at the beginning of a file name
 )
 
-// Excerpt gives a text as it fits into a result of at most limit bytes. One that is
-// longer keeps its head and its tail; a line between them says how much is left out,
-// and in which file of the workspace the whole text is. Tool is what the file is
-// named after. If the text can't be kept, or w is nil, the line says just how much.
+// Excerpt shortens a text to at most limit bytes for a result. A longer text keeps its head and
+// its tail. A line between them says how much is left out, and which file of the workspace
+// contains the whole text. The file is named after tool. If the text cannot be saved, or w is nil,
+// the line says only how much is left out.
 func (w *Workspace) Excerpt(tool, text string, limit int) string {
 	if len(text) <= limit {
 		return text
@@ -53,13 +53,13 @@ func (w *Workspace) Excerpt(tool, text string, limit int) string {
 	return fmt.Sprintf("%s\n%s]\n%s", head, note, tail)
 }
 
-// Fitted gives the text of a tool that is not built in as it fits into a result: valid
-// UTF-8 without NUL, and of a long one an [Workspace.Excerpt].
+// FitResult makes the text of a tool that is not built in fit for a result: valid UTF-8 without
+// NUL, and an [Workspace.Excerpt] if it is long.
 func (w *Workspace) FitResult(tool, text string) string {
 	return w.Excerpt(tool, validText([]byte(text)), maxOutput)
 }
 
-// kept keeps a text and says where it is, or why it is nowhere.
+// saveNote saves a text and returns a note on where it is, or why it could not be saved.
 func (w *Workspace) saveNote(tool, text string) string {
 	name, err := w.saveOutput(tool, excerpt.Head(text, maxOutputFileBytes))
 	switch {
@@ -72,7 +72,7 @@ func (w *Workspace) saveNote(tool, text string) string {
 	return fmt.Sprintf("; the whole is in the file %s", name)
 }
 
-// keep writes a text to a file of its own.
+// saveOutput writes a text to a new file.
 func (w *Workspace) saveOutput(tool, text string) (name string, err error) {
 	if err := w.makeOutputDir(); err != nil {
 		return "", err
@@ -87,8 +87,8 @@ func (w *Workspace) saveOutput(tool, text string) (name string, err error) {
 	return name, nil
 }
 
-// keptDir makes the directory, which git takes no notice of. Links are not followed:
-// what they lead to is not ours to clear.
+// makeOutputDir creates the output directory, which git ignores. It refuses symbolic links:
+// evictOutput must not delete files elsewhere.
 func (w *Workspace) makeOutputDir() error {
 	for _, dir := range []string{path.Dir(OutputDir), OutputDir} {
 		err := w.root.Mkdir(filepath.FromSlash(dir), outputDirMode)
@@ -113,7 +113,7 @@ func (w *Workspace) makeOutputDir() error {
 	return err
 }
 
-// create writes a file that was not there.
+// createFile writes a new file.
 func (w *Workspace) createFile(name, text string) error {
 	file, err := MakeFile(w.root, filepath.FromSlash(name), outputFileMode)
 	if err != nil {
@@ -123,8 +123,8 @@ func (w *Workspace) createFile(name, text string) error {
 	return errors.Join(err, file.Close())
 }
 
-// makeRoom removes the oldest files until one more fits in. Others may do so at the
-// same time.
+// evictOutput removes the oldest files until one more file of size bytes fits. Other processes may
+// do the same concurrently.
 func (w *Workspace) evictOutput(size int) error {
 	files, err := w.outputFiles()
 	if err != nil {
@@ -148,7 +148,7 @@ func (w *Workspace) evictOutput(size int) error {
 	return nil
 }
 
-// keptFiles gives the files that are there, and none that has another name than ours.
+// outputFiles returns the files in the output directory that have our extension.
 func (w *Workspace) outputFiles() (_ []fs.FileInfo, err error) {
 	dir, err := w.open(OutputDir)
 	if err != nil {
@@ -163,7 +163,7 @@ func (w *Workspace) outputFiles() (_ []fs.FileInfo, err error) {
 				continue
 			}
 			info, err := w.root.Lstat(filepath.FromSlash(path.Join(OutputDir, d.Name())))
-			if err == nil { // or somebody else has removed it
+			if err == nil { // otherwise it was removed meanwhile
 				files = append(files, info)
 			}
 		}
@@ -176,7 +176,7 @@ func (w *Workspace) outputFiles() (_ []fs.FileInfo, err error) {
 	}
 }
 
-// fileName makes the name of a tool one of a file.
+// fileName makes the name of a tool usable in a file name.
 func fileName(tool string) string {
 	safe := func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' {

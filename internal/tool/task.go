@@ -16,7 +16,7 @@ import (
 //go:embed task.md
 var taskProse string
 
-// taskSchema has a hole for what subagent_type may be.
+// taskSchema has a placeholder for the allowed values of subagent_type.
 const taskSchema = `{
   "type": "object",
   "properties": {
@@ -48,8 +48,8 @@ const (
 	maxMillis      = 7 * 24 * 60 * 60 * 1000 // milliseconds
 )
 
-// Spawnable is an agent that a run may give tasks to. Its name is made of
-// letters, digits, -, _ and :.
+// Spawnable is an agent that a run may give tasks to. Its name consists of letters, digits, -, _
+// and :.
 type Spawnable struct {
 	Name       string
 	WhenToUse  string
@@ -59,14 +59,14 @@ type Spawnable struct {
 type taskTool struct {
 	spec       model.ToolSpec
 	agents     []string
-	background []string // those that run in the background by themselves
+	background []string // agents that run in the background by default
 }
 
-// TaskTool is the name of the tool that [NewTask] gives.
+// TaskTool is the name of the tool that [NewTask] returns.
 const TaskTool = "task"
 
-// NewTask gives the tool that starts and resumes sub-agents, for a run that may
-// use these agents. A run that may use none should not be given the tool.
+// NewTask returns the tool that starts and resumes sub-agents, for a run that may use these
+// agents. A run that may use none should not get the tool.
 func NewTask(agents []Spawnable) Tool {
 	t := taskTool{}
 	prose := strings.Builder{}
@@ -104,7 +104,7 @@ func schemaFor(agents []string) json.RawMessage {
 
 func (t taskTool) Spec() model.ToolSpec { return t.spec }
 
-// Effect: the orchestrator starts the child, and knows a call that has one.
+// Effect: the orchestrator starts the child, and starts only one for each call.
 func (t taskTool) Effect() Effect { return EffectDelegated }
 
 func (t taskTool) Call(ctx context.Context, call Call) Outcome {
@@ -116,7 +116,7 @@ func (t taskTool) Call(ctx context.Context, call Call) Outcome {
 	return in.Spawn
 }
 
-// taskInput is what the model asks for, its files not read yet.
+// taskInput is the parsed input. Its files are not read yet.
 type taskInput struct {
 	Spawn
 	context string
@@ -152,23 +152,23 @@ func (t taskTool) parse(raw json.RawMessage) (taskInput, error) {
 	return parsed, in.err()
 }
 
-// join takes how the agent is waited for beside others.
+// readJoin reads how the agent is joined with others.
 func (in *input) readJoin(spawn *Spawn) {
 	need := in.number("join_need", int64(tree.JoinAny), 1, int64(tree.JoinMax))
 	policy := "all"
 	if need > 1 {
-		policy = "any" // without being said
+		policy = "any" // join_need implies it
 	}
 	switch chosen := in.choice("join", policy, "all", "any"); {
 	case chosen == "any":
-		spawn.Join = tree.Join(need) //nolint:gosec // it is in bounds
+		spawn.Join = tree.Join(need) //nolint:gosec // number has checked the bounds
 	case need > 1:
 		in.addProblem("join_need is for join any")
 	}
 }
 
-// background takes both names of run_in_background. byDefault is what the agent's
-// definition says; it does not count for an agent that is to be waited for.
+// readBackground reads run_in_background under both of its names. byDefault is the default of the
+// agent's definition; it does not apply to an agent that is joined.
 func (in *input) readBackground(spawn *Spawn, byDefault bool) {
 	_, first := in.fields["run_in_background"]
 	_, second := in.fields["background"]
@@ -183,7 +183,7 @@ func (in *input) readBackground(spawn *Spawn, byDefault bool) {
 	}
 }
 
-// duration is a time in milliseconds; 0 if it is absent.
+// duration reads a time in milliseconds; 0 if absent.
 func (in *input) duration(name string) time.Duration {
 	return time.Duration(in.number(name, 0, 1, maxMillis)) * time.Millisecond
 }

@@ -23,7 +23,7 @@ var taskOutputSchema = json.RawMessage(`{
   "additionalProperties": false
 }`)
 
-// Waiting times of task_output in milliseconds.
+// Wait times of task_output in milliseconds.
 const (
 	defaultWait = 30_000
 	maxWait     = 600_000

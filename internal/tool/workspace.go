@@ -11,21 +11,20 @@ import (
 	"syscall"
 )
 
-// Workspace is a directory that the file tools work in and cannot leave: not by
-// "..", not by an absolute path, not by a symbolic link, not by one that changes
-// while it is followed. It is safe for use by many goroutines at once.
+// Workspace is a directory that the file tools cannot leave: not with "..", an absolute path, a
+// symbolic link, or a link that changes while it is followed. It is safe for concurrent use.
 type Workspace struct {
-	dir       string // as it was asked for, made absolute
-	resolved  string // the same without symbolic links
+	dir       string // as requested, made absolute
+	resolved  string // dir without symbolic links
 	extraDirs []string
 	root      *os.Root
-	rootInfo  fs.FileInfo // of the root
-	changing  sync.Mutex  // held while a file is looked at and changed
+	rootInfo  fs.FileInfo // of root, when it was opened
+	changing  sync.Mutex  // held while a file is checked and changed
 }
 
 var errNoWorkspace = errors.New("this run has no workspace, so there are no files to work with")
 
-// OpenWorkspace opens the directory as a workspace. The caller closes it.
+// OpenWorkspace opens a directory as a workspace. The caller closes it.
 func OpenWorkspace(dir string) (*Workspace, error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
@@ -42,7 +41,7 @@ func OpenWorkspace(dir string) (*Workspace, error) {
 	return statRoot(&Workspace{dir: abs, resolved: resolved, root: root})
 }
 
-// opened gives a workspace whose root was opened just now.
+// statRoot completes a workspace whose root was just opened.
 func statRoot(w *Workspace) (_ *Workspace, err error) {
 	if w.rootInfo, err = w.root.Stat("."); err != nil {
 		return nil, fmt.Errorf("open workspace: %w", errors.Join(err, w.root.Close()))
@@ -50,9 +49,8 @@ func statRoot(w *Workspace) (_ *Workspace, err error) {
 	return w, nil
 }
 
-// Below opens a directory of the workspace as a workspace of its own. No part of its
-// path may be a symbolic link. The directories beside are for [Workspace.Beside]. The
-// caller closes it.
+// Subdir opens a directory of the workspace as a workspace of its own. No part of its path may be
+// a symbolic link. extraDirs are for [Workspace.ExtraDirs]. The caller closes it.
 func (w *Workspace) Subdir(name string, beside ...string) (*Workspace, error) {
 	name, err := w.rel(name)
 	if err != nil {
@@ -76,33 +74,32 @@ func (w *Workspace) Subdir(name string, beside ...string) (*Workspace, error) {
 	})
 }
 
-// Beside gives directories outside the workspace that commands have to change when
-// they work in it, as absolute paths without symbolic links: the repository of a git
-// worktree. File tools don't reach them.
+// ExtraDirs returns directories outside the workspace that commands have to change when they work
+// in it, such as the repository of a git worktree. The paths are absolute and without symbolic
+// links. File tools cannot access them.
 func (w *Workspace) ExtraDirs() []string { return w.extraDirs }
 
-// Resolved is [Workspace.Dir] without symbolic links, as it was when the workspace was
+// Resolved returns [Workspace.Dir] without symbolic links, as it was when the workspace was
 // opened.
 func (w *Workspace) Resolved() string { return w.resolved }
 
-// Dir is the absolute path of the directory.
+// Dir returns the absolute path of the directory.
 func (w *Workspace) Dir() string { return w.dir }
 
-// Open opens the directory anew, whatever its path leads to by now. The caller closes it.
+// OpenDir opens the directory itself, whatever its path leads to now. The caller closes it.
 func (w *Workspace) OpenDir() (*os.File, error) { return w.root.Open(".") }
 
-// InPlace reports whether the directory is still what its path leads to.
+// AtPath reports whether the path of the workspace still leads to its directory.
 func (w *Workspace) AtPath() bool {
 	found, err := os.Lstat(w.resolved)
 	return err == nil && os.SameFile(w.rootInfo, found)
 }
 
-// Close gives the directory back. Calls under way end with an error.
+// Close closes the workspace. Calls in progress fail.
 func (w *Workspace) Close() error { return w.root.Close() }
 
-// rel turns a path that a model wrote into a clean slash path below the
-// workspace. It looks at the text alone; what the path leads to is checked when
-// it is opened.
+// rel turns a path that a model wrote into a clean slash-separated path below the workspace. It
+// checks the text only; the target is checked when it is opened.
 func (w *Workspace) rel(name string) (string, error) {
 	if w == nil {
 		return "", errNoWorkspace
@@ -122,8 +119,8 @@ func (w *Workspace) rel(name string) (string, error) {
 	return "", fmt.Errorf("%s: is outside the workspace %s", displayPath(name), w.dir)
 }
 
-// stat follows symbolic links as far as they stay in the workspace. Whatever is
-// neither a file nor a directory is an error.
+// stat follows symbolic links that stay in the workspace. It fails for everything that is neither
+// a regular file nor a directory.
 func (w *Workspace) stat(name string) (fs.FileInfo, error) {
 	info, err := w.root.Stat(filepath.FromSlash(name))
 	if err != nil {
@@ -135,8 +132,8 @@ func (w *Workspace) stat(name string) (fs.FileInfo, error) {
 	return info, nil
 }
 
-// open opens a file or a directory for reading. It never blocks: a named pipe
-// that takes the place of a file between the look and the opening is refused too.
+// open opens a file or a directory for reading. It never blocks: a named pipe that replaces the
+// file after the check is refused too.
 func (w *Workspace) open(name string) (*os.File, error) {
 	if _, err := w.stat(name); err != nil {
 		return nil, err
@@ -155,7 +152,7 @@ func (w *Workspace) open(name string) (*os.File, error) {
 	return file, nil
 }
 
-// pathError names the path as the model knows it and leaves out the system call.
+// pathError names the path as the model knows it and omits the system call.
 func pathError(name string, err error) error {
 	if inner, ok := errors.AsType[*fs.PathError](err); ok {
 		err = inner.Err

@@ -9,7 +9,7 @@ import (
 	"github.com/coppice-run/coppice/internal/model"
 )
 
-// writeName is what rules call the writing of a file.
+// writeName is the tool's name in rules.
 const writeName = "write"
 
 //go:embed write.md
