@@ -83,7 +83,7 @@ func (b *batchCommand) read(ctx context.Context, a *app) (asked []*pb.CreateSess
 	if err != nil {
 		return nil, err
 	}
-	budget, err := b.apply(nil)
+	budget, err := b.budgetFrom(nil)
 	if err != nil {
 		return nil, err
 	}
@@ -113,7 +113,7 @@ func (b *batchCommand) read(ctx context.Context, a *app) (asked []*pb.CreateSess
 		if session.Budget == nil {
 			session.Budget = budget
 		}
-		b.apply(session)
+		b.setCallbacks(session)
 		if session.IdempotencyKey == "" {
 			session.IdempotencyKey = fmt.Sprintf("%s/%d", b.Name, number)
 		}

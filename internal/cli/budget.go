@@ -20,7 +20,7 @@ type budgetFlags struct {
 const maxDollars = 1e9
 
 // over gives a budget with what the flags say in its place; nil if they say nothing.
-func (f budgetFlags) apply(was *pb.Budget) (*pb.Budget, error) {
+func (f budgetFlags) budgetFrom(was *pb.Budget) (*pb.Budget, error) {
 	if f == (budgetFlags{}) {
 		return nil, nil
 	}
@@ -65,7 +65,7 @@ func (b *budgetCommand) Run(ctx context.Context, a *app) error {
 			return during("reading the session", err)
 		}
 		session := resp.GetSession()
-		budget, err := b.apply(session.GetBudget())
+		budget, err := b.budgetFrom(session.GetBudget())
 		switch {
 		case err != nil:
 			return err

@@ -174,7 +174,7 @@ func (d *drillCommand) prepare(ctx context.Context, a *app) (*drillSetup, error)
 	if err != nil {
 		return nil, err
 	}
-	budget, err := d.apply(nil)
+	budget, err := d.budgetFrom(nil)
 	if err != nil {
 		return nil, err
 	}

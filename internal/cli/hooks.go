@@ -25,7 +25,7 @@ type callbackFlags struct {
 }
 
 // say puts them into a request, where it does not say itself who is called.
-func (f callbackFlags) apply(asked *pb.CreateSessionRequest) {
+func (f callbackFlags) setCallbacks(asked *pb.CreateSessionRequest) {
 	asked.OnComplete = cmp.Or(asked.GetOnComplete(), f.OnComplete)
 	asked.OnApproval = cmp.Or(asked.GetOnApproval(), f.OnApproval)
 }

@@ -172,14 +172,14 @@ func (r *runCommand) request(prompt string) (*pb.CreateSessionRequest, error) {
 	if err != nil {
 		return nil, err
 	}
-	budget, err := r.apply(nil)
+	budget, err := r.budgetFrom(nil)
 	if err != nil {
 		return nil, err
 	}
 	asked := &pb.CreateSessionRequest{
 		Agent: r.Agent, Message: &pb.UserMessage{Text: prompt}, Permissions: permissions, Budget: budget,
 	}
-	r.apply(asked)
+	r.setCallbacks(asked)
 	return asked, nil
 }
 
