@@ -1,5 +1,4 @@
-// Command worker pulls ready runs from Redis and carries them forward for an
-// orchestrator.
+// Command worker claims ready runs of an orchestrator and executes them.
 package main
 
 import (
@@ -69,7 +68,7 @@ func main() {
 	}
 }
 
-// read reads the files that the flags name.
+// read reads the files that flags name.
 func (f *options) read() (hooks []hook.Spec, servers []mcp.Server, err error) {
 	if f.Hooks != "" {
 		if hooks, err = hook.Load(f.Hooks); err != nil {
@@ -82,7 +81,7 @@ func (f *options) read() (hooks []hook.Spec, servers []mcp.Server, err error) {
 	return hooks, servers, err
 }
 
-// choose chooses the model that agents of this process use.
+// choose chooses the model of this process's agents.
 func (f *options) choose(m *assembly.Instruments) (provider.Choice, error) {
 	tries, err := m.Tries()
 	if err != nil {
@@ -95,13 +94,13 @@ func (f *options) choose(m *assembly.Instruments) (provider.Choice, error) {
 	return chosen, err
 }
 
-// signals gives a context that ends with the first signal that asks the process to end, and
-// what the second one closes. A third is not caught any more.
+// signals returns a context that ends with the first signal to stop, and a channel that the second
+// signal closes. A third signal ends the process.
 func signals() (ctx context.Context, hurry <-chan struct{}) {
 	ctx, end := context.WithCancel(context.Background())
 	asked, second := make(chan os.Signal, 2), make(chan struct{})
 	signal.Notify(asked, os.Interrupt, syscall.SIGTERM)
-	go func() { // as long as there is the process
+	go func() { // runs as long as the process
 		<-asked
 		end()
 		<-asked

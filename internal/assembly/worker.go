@@ -32,42 +32,42 @@ import (
 	"github.com/coppice-run/coppice/internal/workspace"
 )
 
-// Worker is a worker process.
+// Worker configures a worker process.
 type Worker struct {
 	Orchestrator grpc.ClientConnInterface
 	Redis        *redis.Client
 	Pool         string
 	Slots        int
 	Workspace    string   // the directory that all sessions work in
-	Workspaces   string   // or: the one below which each session has its own
-	SkillsDirs   []string // directories of skills, beside those of the workspace
+	Workspaces   string   // or: the root of one directory for each session
+	SkillsDirs   []string // directories of skills, in addition to those of the workspace
 	PluginsDir   string   // directory of plugins, which may hold skills; empty: none
 	Model        model.Model
-	Governor     *governor.Governor // of the model; it learns from all workers of the installation; nil: none
-	Tools        []tool.Tool        // beside those that are built in
+	Governor     *governor.Governor // of the model; shares rate limits with all workers of the installation; nil: none
+	Tools        []tool.Tool        // in addition to the built-in ones
 	MCP          []mcp.Server       // whose tools agents may use
 	Hooks        []hook.Spec        // on the start and stop of sub-agents
-	// DefinitionHooks lets the hooks run that come with agents' definitions.
+	// DefinitionHooks enables the hooks in agents' definitions.
 	DefinitionHooks bool
-	Secrets         *redact.Redactor // that leave the worker on no way; nil: none are known
-	FetchAllow      []string         // what web_fetch may reach beside the internet: globs of hosts, ranges of addresses
-	// Health answers questions about health: "" is the process, "orchestrator" that
-	// there is one; nil: none.
+	Secrets         *redact.Redactor // never sent to an orchestrator or logged; nil: none are known
+	FetchAllow      []string         // destinations that web_fetch may reach in addition to the internet: globs of hosts, ranges of addresses
+	// Health answers health checks: "" is the process, "orchestrator" that there is one; nil:
+	// none.
 	Health net.Listener
-	// Alive tells whoever connects that the process lives (see package alive), so that
-	// its runs need not wait once it is dead; nil: nowhere.
+	// Alive answers liveness checks (see package alive), so that the runs of a dead process are
+	// given to other workers at once; nil: none.
 	Alive        net.Listener
-	OnReady      func()               // called once all is in order and it is about to ask for runs; nil: nobody wants to know
-	DrainFor     time.Duration        // for so long, once it is to end, it goes on with the runs that it has
-	StopDraining <-chan struct{}      // closed once it is to do so no longer; nil: never before
+	OnReady      func()               // called before the worker asks for runs; nil: not called
+	DrainFor     time.Duration        // how long to continue with current runs when told to stop
+	StopDraining <-chan struct{}      // closed to end DrainFor early; nil: never
 	BashNetwork  bool                 // commands may use the network
-	Telemetry    *telemetry.Telemetry // nil: nobody measures
+	Telemetry    *telemetry.Telemetry // nil: none
 	Sandbox      sandbox.Options
 	Logger       *slog.Logger
 	Now          func() time.Time // nil: time.Now
 }
 
-// Run works until ctx ends, or until it has been drained.
+// Run works until ctx ends, or until the worker has drained.
 func (w Worker) Run(ctx context.Context) error {
 	heapBallast()
 	told := ctx
@@ -98,7 +98,7 @@ func (w Worker) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// Runs use the servers until the last has ended.
+	// Runs use the servers until the last run has ended.
 	defer stopServers()
 	observe, err := w.observer()
 	if err != nil {
@@ -127,7 +127,7 @@ func (w Worker) Run(ctx context.Context) error {
 	return run.Run(ctx)
 }
 
-// missing reports a directory that a flag names and that is not there.
+// checkDirs returns an error if a directory that a flag names does not exist.
 func (w Worker) checkDirs() error {
 	return cmp.Or(
 		checkDirs("--workspace", w.Workspace), checkDirs("--workspaces", w.Workspaces),
@@ -135,7 +135,8 @@ func (w Worker) checkDirs() error {
 	)
 }
 
-// bus is that of an installation, over which workers also share the rate limits of providers.
+// bus opens the bus of an installation. Workers of an installation also share the rate limits of
+// providers over it.
 func (w Worker) bus(installation string) (*dispatch.Bus, error) {
 	bus, err := dispatch.New(dispatch.Config{Client: w.Redis, Installation: installation, Logger: w.Logger})
 	if err == nil && w.Governor != nil {
@@ -144,14 +145,14 @@ func (w Worker) bus(installation string) (*dispatch.Bus, error) {
 	return bus, err
 }
 
-// begun tells whoever wants to know that the worker is about to ask for runs.
+// notifyReady calls OnReady.
 func (w Worker) notifyReady() {
 	if w.OnReady != nil {
 		w.OnReady()
 	}
 }
 
-// end stops the worker, but lets it drain first if it may.
+// drainAndStop stops the worker, after a drain if DrainFor allows it.
 func (w Worker) drainAndStop(ctx context.Context, run *worker.Worker, stop func()) {
 	defer stop()
 	if w.DrainFor <= 0 {
@@ -165,8 +166,8 @@ func (w Worker) drainAndStop(ctx context.Context, run *worker.Worker, stop func(
 	}
 }
 
-// name is the worker's: the one that its spans have, so that a trace tells whose they
-// are.
+// name returns the worker's id. It is the instance of its telemetry if there is one, so that spans
+// identify the worker.
 func (w Worker) name() string {
 	if w.Telemetry != nil && w.Telemetry.Instance != "" {
 		return w.Telemetry.Instance
@@ -174,7 +175,7 @@ func (w Worker) name() string {
 	return processName()
 }
 
-// confine makes ready what commands run in, and says how far it goes.
+// newSandbox prepares the sandbox of commands and logs how they are confined.
 func (w Worker) newSandbox(ctx context.Context) (*sandbox.Sandbox, error) {
 	config, err := w.Sandbox.Config(os.Environ(), cmp.Or(w.Workspaces, w.Workspace))
 	if err != nil {
@@ -193,7 +194,7 @@ func (w Worker) newSandbox(ctx context.Context) (*sandbox.Sandbox, error) {
 	return confined, nil
 }
 
-// tellAlive tells that the process lives until stop is called, which waits.
+// serveAlive answers liveness checks until stop is called. stop waits.
 func (w Worker) serveAlive(ctx context.Context, id string) (stop func()) {
 	if w.Alive == nil {
 		return func() {}
@@ -211,7 +212,7 @@ func (w Worker) serveAlive(ctx context.Context, id string) (stop func()) {
 	}
 }
 
-// observed makes calls of the model and of tools spans, if somebody measures.
+// observer makes model calls and tool calls spans, if there is telemetry.
 func (w *Worker) observer() (loop.Observer, error) {
 	if w.Telemetry == nil {
 		return nil, nil
@@ -221,7 +222,7 @@ func (w *Worker) observer() (loop.Observer, error) {
 	return w.Telemetry, err
 }
 
-// measure counts the slots in use, if somebody measures.
+// measureSlots measures the slots in use, if there is telemetry.
 func (w Worker) measureSlots(run *worker.Worker) error {
 	if w.Telemetry == nil {
 		return nil
@@ -232,9 +233,9 @@ func (w Worker) measureSlots(run *worker.Worker) error {
 	return nil
 }
 
-// mcp starts keeping the MCP servers, until stop is called. They are shared by all runs,
-// so they work in the worker's own directory. If that has those of sessions in it, each
-// has another one to itself unless it is configured to work there.
+// mcp starts the MCP servers. stop stops them. All runs share them, so they work in the worker's
+// own directory. If that contains the directories of sessions, each server gets a directory of its
+// own, unless it is configured to work there.
 func (w Worker) mcp(ctx context.Context, box *sandbox.Sandbox) (_ *mcp.Servers, stop func(), _ error) {
 	dir, err := filepath.Abs(cmp.Or(w.Workspaces, w.Workspace))
 	if err != nil {
