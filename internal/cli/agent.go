@@ -11,10 +11,10 @@ import (
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 )
 
-// agentRow is a line of what is shown of an agent.
+// agentRow is a row in the description of an agent.
 type agentRow struct{ name, value string }
 
-// printDefinition prints all there is to know of an agent.
+// printDefinition prints all details of an agent.
 func (a *app) printDefinition(resp *pb.GetAgentResponse) error {
 	agent, l := resp.GetAgent(), a.look()
 	rows := append(agentRows(agent), definitionRows(agent.GetDefinition())...)
@@ -31,7 +31,7 @@ func (a *app) printDefinition(resp *pb.GetAgentResponse) error {
 	return a.print(append(lines, "", strings.TrimSpace(safeText(agent.GetPrompt())))...)
 }
 
-// agentRows are what the fields of an agent say.
+// agentRows returns the rows for the fields of an agent.
 func agentRows(agent *pb.Agent) []agentRow {
 	list := func(names []string) string { return strings.Join(names, ", ") }
 	return []agentRow{
@@ -50,8 +50,8 @@ func agentRows(agent *pb.Agent) []agentRow {
 	}
 }
 
-// ofFields reports whether a key of a definition is shown as a field of the agent. Whatever else
-// a definition says is shown by its keys, also what this program does not know.
+// isField reports whether a key of a definition is shown as a field of the agent. All other keys
+// are shown as they are, including keys that this program does not know.
 func isField(key string) bool {
 	switch key {
 	case "name", "description", "mode", "tools", "disallowed_tools", "deferred_tools", "skills", "spawns", "model",
@@ -61,11 +61,11 @@ func isField(key string) bool {
 	return false
 }
 
-// moreRows are what the definition says that the fields do not.
+// definitionRows returns the rows for keys of the definition that are not fields.
 func definitionRows(definition string) []agentRow {
 	const fence = "---\n"
 	front, _, fenced := strings.Cut(strings.TrimPrefix(definition, fence), "\n"+fence)
-	if definition == "" { // an orchestrator that gives none
+	if definition == "" { // an older orchestrator
 		return nil
 	}
 	var said yaml.MapSlice
@@ -80,7 +80,7 @@ func definitionRows(definition string) []agentRow {
 		}
 		values := []any{item.Value}
 		if all, is := item.Value.([]any); is && len(all) > 0 {
-			if _, are := all[0].(yaml.MapSlice); are { // hooks: each has a line
+			if _, are := all[0].(yaml.MapSlice); are { // hooks: one row each
 				values = all
 			}
 		}
@@ -91,7 +91,7 @@ func definitionRows(definition string) []agentRow {
 	return rows
 }
 
-// valueText is a value of a definition on one line.
+// valueText formats a value of a definition on one line.
 func valueText(value any) string {
 	var parts []string
 	switch v := value.(type) {
@@ -141,7 +141,7 @@ func interruptText(agent *pb.Agent) string {
 	return ""
 }
 
-// putText lists versions with when they were put.
+// versionsText lists versions and when they were put.
 func versionsText(versions []*pb.AgentVersion) string {
 	var all []string
 	for _, v := range versions {

@@ -86,7 +86,7 @@ func (g *showAgentCommand) Run(ctx context.Context, a *app) error {
 			return during("reading the agent", err)
 		case a.json:
 			return a.printJSON(resp.GetAgent())
-		case g.Definition && !isTerminal(a.Stdout): // for a file, from which it is put again
+		case g.Definition && !isTerminal(a.Stdout): // byte for byte, so that the file can be put again
 			_, err := io.WriteString(a.Stdout, resp.GetAgent().GetDefinition())
 			return err
 		case g.Definition:
@@ -127,8 +127,8 @@ func (g *putAgentCommand) Run(ctx context.Context, a *app) error {
 	})
 }
 
-// warnOfTools tells of tools that come neither with Coppice nor, as their names say, from MCP
-// servers. That is all that can be known here: workers may be of another release.
+// warnOfTools warns of tools that are neither part of Coppice nor, judging by their names, of an
+// MCP server. More cannot be known here: workers may be of another release.
 func (a *app) warnOfTools(agent *pb.Agent) {
 	if names := tool.UnknownEntries(agent.GetTools()); len(names) > 0 {
 		a.complain(fmt.Sprintf("warning: tools of %s that do not come with Coppice: %s; its runs fail on workers without them",

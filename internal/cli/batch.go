@@ -26,8 +26,8 @@ import (
 
 // Bounds of a batch.
 const (
-	maxBatchAtOnce = 256 // sessions at once: what an orchestrator takes of one stream
-	maxBatchName   = 150 // bytes of a name, which idempotency keys begin with
+	maxBatchAtOnce = 256 // sessions at once: the maximum of one stream
+	maxBatchName   = 150 // bytes of a name, which begins the idempotency keys
 )
 
 type batchCommand struct {
@@ -41,7 +41,7 @@ type batchCommand struct {
 	File string `arg:"" optional:"" help:"File with a prompt on each line; by default, and with -, standard input. A line that is a JSON object is a CreateSessionRequest."`
 }
 
-// Run opens a session for each line, and shows their answers as they come.
+// Run opens a session for each line, and prints their answers as they arrive.
 func (b *batchCommand) Run(ctx context.Context, a *app) error {
 	if b.AtOnce < 1 || b.AtOnce > maxBatchAtOnce {
 		return usagef("--at-once is %d; it must be from 1 to %d", b.AtOnce, maxBatchAtOnce)
@@ -77,7 +77,7 @@ func (b *batchCommand) Run(ctx context.Context, a *app) error {
 	})
 }
 
-// read gives what the lines ask for, numbered as the lines are.
+// read returns the requests of all lines, with the line numbers.
 func (b *batchCommand) read(ctx context.Context, a *app) (asked []*pb.CreateSessionsRequest, err error) {
 	permissions, err := b.permissions()
 	if err != nil {
@@ -92,7 +92,7 @@ func (b *batchCommand) read(ctx context.Context, a *app) (asked []*pb.CreateSess
 	}
 	err = a.lines(ctx, cmp.Or(b.File, "-"), func(number int64, line []byte) error {
 		if number == 1 {
-			line = bytes.TrimPrefix(line, []byte("\ufeff")) // with which some editors begin a file
+			line = bytes.TrimPrefix(line, []byte("\ufeff")) // some editors begin a file with a byte order mark
 		}
 		session, err := parseLine(bytes.TrimSpace(line))
 		if err != nil {
@@ -107,7 +107,7 @@ func (b *batchCommand) read(ctx context.Context, a *app) (asked []*pb.CreateSess
 		switch p := session.GetPermissions(); {
 		case p == nil:
 			session.Permissions = permissions
-		case p.GetApprovals() == pb.SubagentApprovals_SUBAGENT_APPROVALS_UNSPECIFIED: // no permission, but who answers
+		case p.GetApprovals() == pb.SubagentApprovals_SUBAGENT_APPROVALS_UNSPECIFIED: // the line has permissions of its own; only the approvals default applies
 			p.Approvals = permissions.GetApprovals()
 		}
 		if session.Budget == nil {
@@ -127,7 +127,7 @@ func (b *batchCommand) read(ctx context.Context, a *app) (asked []*pb.CreateSess
 	return asked, nil
 }
 
-// sessionOf reads a line: a prompt, or a request as JSON; nil if it is empty.
+// parseLine parses a line: a prompt, or a request as JSON; nil if it is empty.
 func parseLine(line []byte) (*pb.CreateSessionRequest, error) {
 	session := &pb.CreateSessionRequest{}
 	switch {
@@ -148,24 +148,24 @@ func parseLine(line []byte) (*pb.CreateSessionRequest, error) {
 	return session, nil
 }
 
-// batch is sessions that are opened and waited for, over one stream after another.
+// batch opens sessions and waits for them, over one stream after another.
 type batch struct {
 	app               *app
 	client            *client
 	atOnce            int
-	pending           []*pb.CreateSessionsRequest         // that are still to be asked for
-	open              map[int64]*pb.CreateSessionsRequest // that have been asked for, and have not ended; by number
+	pending           []*pb.CreateSessionsRequest         // not sent yet
+	open              map[int64]*pb.CreateSessionsRequest // sent and not ended, by number
 	startedAt         time.Time
-	lossReported      bool                      // that nothing comes any more
-	reportedApprovals map[int64]map[string]bool // the approvals of which was said that a number waits for them
+	lossReported      bool                      // the loss of the connection was reported
+	reportedApprovals map[int64]map[string]bool // ids of reported approvals, by number
 
-	listCommand string // the command that lists them
+	listCommand string // the command that lists approvals
 
-	answers                    int64 // that say more than that it can't be done now
+	answers                    int64 // other than "not now"
 	completed, failed, refused int64
 }
 
-// lost tells of a broken stream, once until there is an answer again.
+// reportLost reports a broken stream, once until there is an answer again.
 func (b *batch) reportLost(error) {
 	if !b.lossReported {
 		b.app.complain("the connection is lost; trying again")
@@ -173,8 +173,8 @@ func (b *batch) reportLost(error) {
 	b.lossReported = true
 }
 
-// stream opens and waits for all that is left over one stream. got is whether there was
-// somebody at its other end who could do something.
+// stream sends the remaining requests over one stream and waits for the answers. got reports
+// whether an orchestrator was there that could serve.
 func (b *batch) stream(ctx context.Context) (got bool, err error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -192,7 +192,7 @@ func (b *batch) stream(ctx context.Context) (got bool, err error) {
 	return b.answers > before || !errors.Is(err, errNotNow), err
 }
 
-// pass hands answers on until the stream breaks.
+// forwardAnswers forwards answers until the stream breaks.
 func forwardAnswers(ctx context.Context, stream pb.SessionService_CreateSessionsClient, to chan<- *pb.CreateSessionsResponse) error {
 	for {
 		answer, err := stream.Recv()
@@ -210,7 +210,8 @@ func forwardAnswers(ctx context.Context, stream pb.SessionService_CreateSessions
 	}
 }
 
-// exchange asks for what was open on the stream before, and then for the rest as others end.
+// exchange sends the requests that were open on the previous stream, and then further ones as
+// others end.
 func (b *batch) exchange(stream pb.SessionService_CreateSessionsClient, answers <-chan *pb.CreateSessionsResponse, broken <-chan error) error {
 	for _, number := range slices.Sorted(maps.Keys(b.open)) {
 		if err := ask(stream, b.open[number]); err != nil {
@@ -243,7 +244,7 @@ func (b *batch) exchange(stream pb.SessionService_CreateSessionsClient, answers 
 	}
 }
 
-// ask sends a request. Why a stream is broken, those learn who receive.
+// ask sends a request. If the stream is broken, the receiver learns the reason.
 func ask(stream pb.SessionService_CreateSessionsClient, req *pb.CreateSessionsRequest) error {
 	if err := stream.Send(req); !errors.Is(err, io.EOF) {
 		return err
@@ -251,7 +252,8 @@ func ask(stream pb.SessionService_CreateSessionsClient, req *pb.CreateSessionsRe
 	return nil
 }
 
-// take counts and shows an answer, or gives the request again of a session that goes on.
+// handleAnswer counts and prints an answer. For a session that continues, it returns the request
+// to send again.
 func (b *batch) handleAnswer(ctx context.Context, answer *pb.CreateSessionsResponse) (again *pb.CreateSessionsRequest, err error) {
 	number, refused := answer.GetNumber(), answer.GetRefused()
 	if codes.Code(refused.GetCode()) == codes.Unavailable {
@@ -261,7 +263,7 @@ func (b *batch) handleAnswer(ctx context.Context, answer *pb.CreateSessionsRespo
 	b.answers++
 	if refused == nil && !answer.GetOpened().GetEnded() {
 		b.reportApprovals(ctx, number, answer.GetOpened())
-		again = proto.CloneOf(b.open[number]) // what was sent is gRPC's
+		again = proto.CloneOf(b.open[number]) // gRPC may still use the request that was sent
 		again.Session.Wait = durationpb.New(nextWait(again.GetSession().GetWait().AsDuration()))
 		b.open[number] = again
 		return again, nil
@@ -279,9 +281,9 @@ func (b *batch) handleAnswer(ctx context.Context, answer *pb.CreateSessionsRespo
 	return nil, b.print(answer)
 }
 
-// asks says that a session goes on only after an approval, once for those that are open together,
-// and for each that comes later; where they can't be listed, once. Of a session that was opened
-// just now only the root is as it is by now.
+// reportApprovals reports that a session waits for approvals: once for those that are open
+// together, and again for each later one. If approvals cannot be listed, it reports once. In a
+// response that has just opened a session, only the root is up to date.
 func (b *batch) reportApprovals(ctx context.Context, number int64, opened *pb.CreateSessionResponse) {
 	s := opened.GetSession()
 	if s.GetOpenApprovals()+opened.GetRoot().GetOpenApprovals() == 0 {
@@ -295,7 +297,7 @@ func (b *batch) reportApprovals(ctx context.Context, number int64, opened *pb.Cr
 		return nil
 	})
 	switch {
-	case ctx.Err() != nil || isTemporary(err): // the next answer comes
+	case ctx.Err() != nil || isTemporary(err): // the next answer tries again
 		return
 	case err != nil:
 		open, more = was, !told
@@ -306,7 +308,7 @@ func (b *batch) reportApprovals(ctx context.Context, number int64, opened *pb.Cr
 	}
 }
 
-// refusalText says why a line is refused. Who has typed a name knows of no key.
+// refusalText says why a line was refused, in terms of --name instead of idempotency keys.
 func refusalText(refused *pb.Refusal) string {
 	if refused.GetReason() == tree.ErrKeyReused.Reason() {
 		return "this name was used for a line with another text, agent, permissions, budget or callbacks; choose another --name"
@@ -314,7 +316,7 @@ func refusalText(refused *pb.Refusal) string {
 	return safeLine(refused.GetMessage())
 }
 
-// print shows an answer on one line.
+// print prints an answer on one line.
 func (b *batch) print(answer *pb.CreateSessionsResponse) error {
 	if b.app.json {
 		return b.app.printJSON(answer)
@@ -337,7 +339,7 @@ func (b *batch) print(answer *pb.CreateSessionsResponse) error {
 	return b.app.print(line)
 }
 
-// count says what has come of all so far.
+// printCounts prints the counts so far.
 func (b *batch) printCounts() error {
 	if b.app.json {
 		return nil
@@ -356,7 +358,7 @@ func (b *batch) printCounts() error {
 	return b.app.print(l.dim.Render(strings.Join(all, l.dot)))
 }
 
-// code gives the exit code for what has come of all.
+// code returns the exit code of the batch.
 func (b *batch) code() error {
 	switch {
 	case b.refused > 0:

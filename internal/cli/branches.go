@@ -25,7 +25,7 @@ type branchCommand struct {
 	Text        []string `arg:"" optional:"" help:"What to say first; - reads it from standard input."`
 }
 
-// Run goes on from a message in a branch.
+// Run starts a branch from a message.
 func (b *branchCommand) Run(ctx context.Context, a *app) error {
 	req := &pb.CreateBranchRequest{Regenerate: b.Regenerate, Select: b.Select, Description: b.Description}
 	if b.Apart {
@@ -64,8 +64,8 @@ func (b *branchCommand) Run(ctx context.Context, a *app) error {
 	})
 }
 
-// whyBefore says why a branch goes on from before the message that was named, if it does since
-// that calls tools.
+// whyBefore says why a branch starts before the named message, if the reason is that the message
+// calls tools.
 func whyBefore(own []*pb.Message, named string, base *pb.Base) string {
 	calls := func(b *pb.Block) bool { return b.GetToolUse() != nil }
 	for _, m := range own {
@@ -76,7 +76,7 @@ func whyBefore(own []*pb.Message, named string, base *pb.Base) string {
 	return ""
 }
 
-// current gives the task that messages go to which name none.
+// currentTask returns the task that receives messages without a task id.
 func (c *client) currentTask(ctx context.Context, session string) (string, error) {
 	resp, err := c.sessions.GetSession(ctx, &pb.GetSessionRequest{SessionId: session})
 	if err != nil {
@@ -85,8 +85,8 @@ func (c *client) currentTask(ctx context.Context, session string) (string, error
 	return resp.GetSession().GetCurrentTaskId(), nil
 }
 
-// from finds the message of a task to go on from: the last one, if none is said. The messages of
-// the task are those that it had to look at for that.
+// from finds the message of a task to branch from: by default the last one. own is the messages of
+// the task, if they were read for that.
 func (b *branchCommand) from(ctx context.Context, c *client, req *pb.CreateBranchRequest) (own []*pb.Message, err error) {
 	switch {
 	case b.From != nil && isID(*b.From):
@@ -108,7 +108,7 @@ func (b *branchCommand) from(ctx context.Context, c *client, req *pb.CreateBranc
 	return own, err
 }
 
-// messageOf finds the message that a person means: by its number, or by the end of its id.
+// messageOf finds a message by its number, or by the end of its id.
 func messageOf(own []*pb.Message, name string) (string, error) {
 	number, notANumber := strconv.ParseInt(name, 10, 32)
 	tooShort := checkSuffix("message", name)
@@ -130,7 +130,7 @@ func messageOf(own []*pb.Message, name string) (string, error) {
 	return single(found, "message", name)
 }
 
-// conversation reads what a task inherits, if that is asked for, and its own messages.
+// conversation reads the messages of a task and, on request, the inherited ones.
 func (c *client) conversation(ctx context.Context, session, task string, inherit bool) (inherited, own []*pb.Message, err error) {
 	stream, err := c.tasks.GetTranscript(ctx, &pb.GetTranscriptRequest{
 		SessionId: session, TaskId: task, IncludeInherited: inherit,
@@ -186,7 +186,7 @@ type importCommand struct {
 	Model string `env:"" placeholder:"NAME" help:"Model to use; by default the agent's."`
 }
 
-// importPiece is how much of a transcript goes into one message on the stream.
+// importPiece is the size of a piece of a transcript on the stream.
 const importPiece = 256 << 10
 
 // Run opens a session that begins with a transcript.
@@ -224,13 +224,13 @@ func (i *importCommand) send(ctx context.Context, c *client, data []byte) (*pb.I
 	}
 	for _, piece := range pieces {
 		if err := stream.Send(piece); err != nil && !errors.Is(err, io.EOF) {
-			return nil, err // if it is EOF the answer says why
+			return nil, err // after io.EOF, CloseAndRecv returns the reason
 		}
 	}
 	return stream.CloseAndRecv()
 }
 
-// chunksOf gives data in pieces of at most size bytes.
+// chunksOf splits data into pieces of at most size bytes.
 func chunksOf(data []byte, size int) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		for len(data) > 0 {

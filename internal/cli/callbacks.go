@@ -12,17 +12,16 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// callbackPatience is how long a run in this process waits at its end for callbacks: as long
-// as a call may take, and what it takes until it is made.
+// callbackTimeout is how long a run in this process waits for callbacks at its end: the timeout of
+// a call, and the time until it is made.
 const callbackTimeout = callback.DefaultTimeout + 2*time.Second
 
-// errAllCalled ends a watch for the ends of callbacks.
+// errAllCalled ends a watch when all callbacks have ended.
 var errAllCalled = errors.New("all callbacks have ended")
 
-// callBack waits until the callbacks of a session in this process have ended, for nobody makes
-// them when it has stopped, and says what came of those that have ended after the last event
-// that was seen. That goes beside standard output, which ends with the answer. owing reports
-// whether some have not ended.
+// waitCallbacks waits for the callbacks of a session in this process, because nobody makes them
+// once the process has stopped. On standard error it reports the callbacks that ended after the
+// event seen. owing reports whether some have not ended.
 func (r *runCommand) waitCallbacks(ctx context.Context, a *app, running *assembly.Running, session string, seen int64) (owing bool) {
 	ctx, cancel := context.WithTimeout(ctx, callbackTimeout)
 	defer cancel()
@@ -47,8 +46,8 @@ func (r *runCommand) waitCallbacks(ctx context.Context, a *app, running *assembl
 	return len(urls) > 0
 }
 
-// calledBack tells of an event, if it is the end of a callback, and takes that off those that
-// are waited for. The last one ends the watch.
+// callbackEnded processes an event. If it is the end of a callback, it is reported and removed
+// from urls. After the last one the watch ends.
 func (r *runCommand) callbackEnded(a *app, e *pb.Event, urls map[tree.ChildRun]string) error {
 	ended := e.GetCallbackEnded()
 	if ended == nil {
@@ -68,7 +67,7 @@ func (r *runCommand) callbackEnded(a *app, e *pb.Event, urls map[tree.ChildRun]s
 	return nil
 }
 
-// owedText names callbacks.
+// callbacksText names callbacks.
 func callbacksText(urls map[tree.ChildRun]string) string {
 	for _, url := range urls {
 		if len(urls) > 1 {

@@ -8,18 +8,17 @@ import (
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 )
 
-// What a shell is offered is given up after a while, and bounded: a person waits for it, and
-// reads it.
+// Completion is bounded in time and size, because a person waits for it and reads it.
 const (
 	completeTimeout = 2 * time.Second
 	maxCompletions  = 100
 )
 
-// place is where a command that embeds it talks to.
+// target returns the connection flags of a command that embeds remote.
 func (r remote) target() remote { return r }
 
-// complete gives what may stand for an argument of a command, as an orchestrator knows it. If
-// none can be reached there is nothing to offer, and nothing is said.
+// complete returns values for an argument of a command, as an orchestrator knows them. If none can
+// be reached, it returns no values and prints nothing.
 func complete(ctx context.Context, of any, argument string, given []string) (values []string, known bool) {
 	at, remote := of.(interface{ place() remote })
 	offer := offers[argument]
@@ -35,12 +34,12 @@ func complete(ctx context.Context, of any, argument string, given []string) (val
 	return values, true
 }
 
-// offers are what stands for arguments, by their names.
+// offers are the sources of values, by the names of arguments.
 var offers = map[string]func(ctx context.Context, c *client, given []string) ([]string, error){
 	"session": offerSessions, "task": offerTasks, "id": offerApprovals, "name": offerAgents, "worker": offerWorkers,
 }
 
-// offered is a value with a few words on it.
+// completion formats a value with a short description.
 func completion(value string, about ...string) string {
 	return safeLine(value) + "\t" + safeLine(strings.Join(about, " "))
 }

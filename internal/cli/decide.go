@@ -10,7 +10,7 @@ import (
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 )
 
-// decided are the approvals that a command decides on.
+// approvalSelection selects the approvals to decide on.
 type approvalSelection struct {
 	remote
 	ID  []string `arg:"" optional:"" help:"The approvals; of the id of one that is open the last characters are enough."`
@@ -42,8 +42,8 @@ func (c *denyCommand) Run(ctx context.Context, a *app) error {
 	return c.decide(ctx, a, &pb.DecideApprovalRequest{Decision: pb.Decision_DECISION_DENY, Message: c.Message})
 }
 
-// decide decides on each of the approvals in the same way. It knows all of them before it decides
-// on one; one that is refused then keeps none of the others.
+// decide decides on all selected approvals in the same way. It finds all of them before it decides
+// on the first. If one is refused, it still decides on the others.
 func (d *approvalSelection) decide(ctx context.Context, a *app, req *pb.DecideApprovalRequest) error {
 	switch {
 	case d.All == nil && len(d.ID) == 0:
@@ -75,7 +75,7 @@ func (d *approvalSelection) decide(ctx context.Context, a *app, req *pb.DecideAp
 	})
 }
 
-// named gives the approvals that are named, each once.
+// ids returns the ids of the selected approvals, each once.
 func (d *approvalSelection) ids(ctx context.Context, c *client) (ids []string, err error) {
 	if d.All != nil {
 		session, err := c.session(ctx, *d.All)
@@ -100,7 +100,7 @@ func (d *approvalSelection) ids(ctx context.Context, c *client) (ids []string, e
 	return ids, nil
 }
 
-// decide decides on one approval, and says how.
+// decide decides on one approval and prints it.
 func (c *client) decide(ctx context.Context, a *app, req *pb.DecideApprovalRequest) error {
 	resp, err := c.approvals.DecideApproval(ctx, req)
 	switch {
@@ -112,7 +112,7 @@ func (c *client) decide(ctx context.Context, a *app, req *pb.DecideApprovalReque
 	return a.print(approvalText(resp.GetApproval()))
 }
 
-// approval finds the open approval that a person means: by its id or the end of it.
+// approval finds an open approval by its id or the end of its id.
 func (c *client) approval(ctx context.Context, name string) (string, error) {
 	switch {
 	case isID(name):

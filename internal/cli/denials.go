@@ -9,17 +9,18 @@ import (
 )
 
 const (
-	// deniedNamed is how many calls that were denied are named where all are told of in one line.
+	// maxDeniedNames is how many denied calls are named in the summary line.
 	maxDeniedNames = 2
-	// deniedMost is how much is shown there of what a call is about, in bytes.
+	// maxDeniedArgument is how much of an argument is shown there, in bytes.
 	maxDeniedArgument = 100
 
-	// inDefinitions is said with --allow, as of several modes the strictest counts.
+	// inDefinitionsText is added to advice on --allow, because the strictest of several modes
+	// counts.
 	inDefinitionsText = " (a definition with a mode must allow it too)"
 )
 
-// deniedText says that a call was denied, and why; empty if it was not, or if somebody was asked:
-// the event of the approval tells of that.
+// deniedText says that a call was denied, and why. It returns "" if it was not, or if somebody was
+// asked: then the approval's own event is shown.
 func deniedText(d *pb.Denial) string {
 	switch d.GetCause() {
 	case pb.DenialCause_DENIAL_CAUSE_PERMISSION, pb.DenialCause_DENIAL_CAUSE_NOBODY_ASKED:
@@ -28,7 +29,7 @@ func deniedText(d *pb.Denial) string {
 	return ""
 }
 
-// deniedCall names a call that was denied, with the beginning of what it is about.
+// deniedCall formats a denied call with the beginning of its argument.
 func deniedCall(d *pb.Denial, most int) string {
 	if d.GetArgument() == "" {
 		return safeLine(d.GetTool())
@@ -40,16 +41,16 @@ func deniedCall(d *pb.Denial, most int) string {
 	return safeLine(d.GetTool()) + " " + quoted(shown) + more
 }
 
-// denials are the calls of a session that were denied since nobody was asked. What permissions
-// deny is not among them: somebody has said that.
+// denials collects the calls of a session that were denied because nobody was asked. Calls that
+// the permissions deny are not included.
 type denials struct {
-	count, named int64 // all of them, and those that names are of
+	count, named int64 // all calls, and the calls that names stands for
 	names        []string
-	byMode       int64 // about which the mode alone asks: rules would allow them
-	byDefinition int64 // of agents whose definitions say that nobody is asked
+	byMode       int64 // only the mode asks about them, so rules can allow them
+	byDefinition int64 // of agents whose definitions deny questions
 }
 
-// take takes in an event of the session.
+// add processes an event of the session.
 func (d *denials) add(e *pb.Event) {
 	denial := e.GetCallClosed().GetDenial()
 	if d == nil || denial.GetCause() != pb.DenialCause_DENIAL_CAUSE_NOBODY_ASKED {
@@ -77,8 +78,8 @@ func (d *denials) add(e *pb.Event) {
 	}
 }
 
-// text tells of them in one line, and what helps; empty if there are none. ask says how what
-// sub-agents ask comes to somebody; empty if nothing that could be said here brings it there.
+// text summarises the denials on one line, with advice; empty if there are none. ask says how
+// the questions of sub-agents can reach somebody; empty if that is not possible here.
 func (d *denials) text(ask string) string {
 	if d.count == 0 {
 		return ""
@@ -97,7 +98,7 @@ func (d *denials) text(ask string) string {
 	}
 	var helps []string
 	switch d.byMode {
-	case 0: // what a rule asks about no other rule allows
+	case 0: // no other rule can allow what a rule asks about
 	case d.count:
 		helps = append(helps, "allow with --allow RULE what may run"+inDefinitionsText)
 	default:

@@ -10,21 +10,21 @@ import (
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 )
 
-// canvas is what a forest is drawn on.
+// canvas is the space in which a forest is drawn.
 type canvas struct {
 	look   look
 	width  int // in cells; 0: no bound
 	height int // in lines; 0: no bound
 	now    time.Time
-	frame  int  // turns the sign of running tasks; negative stands still
+	frame  int  // animates the marks of running tasks; negative: no animation
 	ids    bool // whether to show the ends of ids
 
 	decisionHelp decisionHelp
 
-	deniedWide int // how wide that is of all rows which says how many calls were denied
+	deniedWide int // width of the widest count of denied calls
 }
 
-// Widths from which on a figure is shown, and how wide it is with its gap.
+// Minimum canvas widths for each figure, and the width of the figure with its gap.
 const (
 	timeFrom, timeWide     = 36, 8
 	tokensFrom, tokensWide = 56, 10
@@ -33,12 +33,11 @@ const (
 	noteFrom               = 12
 )
 
-// shortID is how much of the end of an id is shown.
+// shortID is the length of a shortened id.
 const shortID = 8
 
-// draw gives the lines of a forest, none wider than the canvas and no more than
-// fit on it. It leaves out first what matters least: figures where it is narrow,
-// tasks that have ended where it is short.
+// draw returns the lines of a forest that fit on the canvas. It first leaves out what matters
+// least: figures on a narrow canvas, and ended tasks on a low one.
 func (f *forest) draw(c canvas) []string {
 	folded := f.fold(c.height)
 	labels := make([]string, len(folded))
@@ -61,8 +60,8 @@ func (f *forest) draw(c canvas) []string {
 	return lines
 }
 
-// labelRoom is how wide labels may be: on a wide canvas they leave some room for
-// what tasks are doing.
+// labelRoom is the maximum width of labels. A wide canvas reserves some room for the activity of
+// tasks.
 func (c canvas) labelRoom() int {
 	room := c.width - ansi.StringWidth(c.figures(&node{}))
 	if c.width >= toolsFrom {
@@ -71,7 +70,7 @@ func (c canvas) labelRoom() int {
 	return room
 }
 
-// label is what a task is: guides, sign, agent, description.
+// label formats a task: guides, mark, agent, description.
 func (c canvas) label(r row) string {
 	guides := c.look.dim.Render(c.look.guides(r.last, c.width/3))
 	if r.node == nil {
@@ -98,7 +97,7 @@ func (c canvas) label(r row) string {
 	return s
 }
 
-// line puts a label, the figures and what the task is doing together.
+// line joins a label, the figures and the activity.
 func (c canvas) line(r row, label string, left int) string {
 	if r.node == nil {
 		return c.cut(label, c.width)
@@ -113,7 +112,7 @@ func (c canvas) line(r row, label string, left int) string {
 	return strings.TrimRight(s+"  "+c.note(r.node, room), " ")
 }
 
-// cut shortens a text to a number of cells (0: no bound).
+// cut shortens a text to a number of cells, if the canvas is bounded.
 func (c canvas) cut(s string, most int) string {
 	if c.width == 0 {
 		return s
@@ -121,8 +120,8 @@ func (c canvas) cut(s string, most int) string {
 	return ansi.Truncate(s, most, c.look.more)
 }
 
-// figures is the time, the tool calls and the tokens of a task, as many of them
-// as there is room for, of the same width in all rows.
+// figures formats the time, the tool calls and the tokens of a task, as many as fit, with the same
+// width in all rows.
 func (c canvas) figures(n *node) string {
 	var s string
 	if c.width == 0 || c.width >= timeFrom {
@@ -145,8 +144,8 @@ func (c canvas) figures(n *node) string {
 	return s
 }
 
-// denied is how many calls of a task were denied, behind the others or, where these have no room,
-// by itself.
+// denied formats how many calls of a task were denied, after the tool calls or, where these are
+// not shown, alone.
 func (c canvas) denied(n *node) string {
 	switch {
 	case n.denied == 0 || c.width > 0 && c.width < timeFrom:
@@ -164,19 +163,19 @@ func textUnlessZero(n int64, text string) string {
 	return text
 }
 
-// idEnd is the end of an id: ids of one session begin alike.
+// idEnd returns the end of an id, because ids of one session begin alike.
 func idEnd(id string) string {
 	id = safeLine(id)
 	return id[max(0, len(id)-shortID):]
 }
 
-// longQueued is from when on it is said how long a run has waited for a worker.
+// queuedNotice is from when on the queue time of a run is shown.
 const queuedNotice = 3 * time.Second
 
-// longSilent is from when on it is said for how long nothing was heard of a run.
+// silentNotice is from when on it is shown that nothing was heard of a run.
 const silentNotice = time.Minute
 
-// silentText says so in minutes, and what it was doing.
+// silentText formats how long nothing was heard of a run, and its last activity.
 func silentText(silent time.Duration, activity string) string {
 	text := "silent " + strings.TrimSuffix(durationText(silent.Truncate(time.Minute)), "00s")
 	if activity = safeLine(activity); activity != "" {
@@ -185,7 +184,7 @@ func silentText(silent time.Duration, activity string) string {
 	return text
 }
 
-// note says in a number of cells what a task is doing, or why it ended as it did.
+// note describes what a task does, or why it ended, in at most room cells.
 func (c canvas) note(n *node, room int) string {
 	text := ""
 	switch n.state {
@@ -208,7 +207,7 @@ func (c canvas) note(n *node, room int) string {
 		} else if text = n.preview.line(); text == "" {
 			text = safeLine(n.activity)
 		} else if over := ansi.StringWidth(text) - room; over > 0 && c.width > 0 {
-			// Of what is being written the end tells most.
+			// The end of a text in progress is the most informative part.
 			text = ansi.TruncateLeft(text, over+ansi.StringWidth(c.look.more), c.look.more)
 		}
 	}
@@ -232,7 +231,7 @@ func (c canvas) waitText(n *node) string {
 	return "waiting"
 }
 
-// line is the last line of the text that has something on it.
+// line returns the last non-empty line of the text.
 func (t tail) line() string {
 	lines := strings.Split(strings.TrimSpace(t.text), "\n")
 	text := safeLine(strings.ToValidUTF8(lines[len(lines)-1], ""))
@@ -242,7 +241,7 @@ func (t tail) line() string {
 	return text
 }
 
-// why gives a reason in words: "max iterations: 40 of 40".
+// reasonText formats a reason: "max iterations: 40 of 40".
 func reasonText(r pb.Reason, detail string) string {
 	name := strings.TrimPrefix(r.String(), "REASON_")
 	name = strings.ToLower(strings.ReplaceAll(name, "_", " "))

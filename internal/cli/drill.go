@@ -31,17 +31,17 @@ type drillCommand struct {
 	Prompt []string `arg:"" optional:"" help:"What to do; - reads it from standard input. By default what suits the demo."`
 }
 
-// drillPrompt is what the demo plays.
+// drillPrompt is the default prompt, which suits the demo.
 const drillPrompt = "Survey this workspace"
 
-// drillsAtOnce is how many trees there are at once, each in processes of its own.
+// drillsAtOnce is how many trees grow at once, each in processes of its own.
 const drillsAtOnce = 4
 
-// drillPart is the variable that makes a process a part of a drill's installation: what it is
-// to be, as JSON.
+// drillPart is the environment variable that makes a process a part of a drill's installation. Its
+// value is a drill.Part as JSON.
 const drillPart = "COPPICE_DRILL_PART"
 
-// Run has a tree grow undisturbed, and then again and again with a fault in each.
+// Run grows a tree without a fault, and then one tree for each fault.
 func (d *drillCommand) Run(ctx context.Context, a *app) error {
 	if part := a.Getenv(drillPart); part != "" {
 		return d.runPart(ctx, a, part)
@@ -77,7 +77,7 @@ func (d *drillCommand) Run(ctx context.Context, a *app) error {
 		a.complain("undisturbed: " + calm.logErrors.Error())
 	}
 	plan := numbered(drill.Plan(calm.seen, d.Faults))
-	if err := d.checkOnly(len(plan)); err != nil { // there may be fewer moments than were asked for
+	if err := d.checkOnly(len(plan)); err != nil { // there may be fewer moments than requested faults
 		return err
 	}
 	if d.Only != nil {
@@ -101,7 +101,7 @@ func (d *drillCommand) Run(ctx context.Context, a *app) error {
 	return nil
 }
 
-// isOnly refuses a number that none of so many trees has; 0 is a number that is not known yet.
+// checkOnly checks --only against the number of trees; 0 means that the number is not known yet.
 func (d *drillCommand) checkOnly(trees int) error {
 	switch {
 	case d.Only == nil:
@@ -113,7 +113,7 @@ func (d *drillCommand) checkOnly(trees int) error {
 	return nil
 }
 
-// numberedFault is a fault, and the number of its tree.
+// numberedFault is a fault with the number of its tree.
 type numberedFault struct {
 	drill.Fault
 	number int
@@ -127,7 +127,7 @@ func numbered(plan []drill.Fault) []numberedFault {
 	return all
 }
 
-// disturb has a tree grow for each fault, some at once, and tells of each.
+// growWithFaults grows a tree for each fault, several at once, and prints each result.
 func (a *app) growWithFaults(ctx context.Context, of *drillSetup, calm *drillResult, plan []numberedFault) (all drillSummary, err error) {
 	var mu sync.Mutex
 	g, ctx := errgroup.WithContext(ctx)
@@ -151,7 +151,7 @@ func (a *app) growWithFaults(ctx context.Context, of *drillSetup, calm *drillRes
 	return all, err
 }
 
-// prepare looks at all that is said before anything is started.
+// prepare checks all flags before anything is started.
 func (d *drillCommand) prepare(ctx context.Context, a *app) (*drillSetup, error) {
 	words := d.Prompt
 	if len(words) == 0 {
@@ -198,10 +198,10 @@ func (d *drillCommand) prepare(ctx context.Context, a *app) (*drillSetup, error)
 	}, nil
 }
 
-// socketPath is how many bytes the path of a socket may have, wherever.
+// socketPath is the portable maximum length of a socket path, in bytes.
 const socketPath = 100
 
-// dir makes the directory for all trees.
+// dir creates the directory of all trees.
 func (d *drillCommand) dir() (dir string, err error) {
 	if d.Keep == "" {
 		if dir, err = os.MkdirTemp("", "coppice-drill-"); err == nil {
@@ -224,14 +224,14 @@ func (d *drillCommand) dir() (dir string, err error) {
 	return dir, nil
 }
 
-// be is the life of one part of an installation. It ends with its standard input: a part whose
-// parent is gone does not stay.
+// runPart runs one part of an installation. It ends with its standard input, so that no part
+// outlives the parent.
 func (d *drillCommand) runPart(ctx context.Context, a *app, said string) error {
 	var part drill.Part
 	if err := json.Unmarshal([]byte(said), &part); err != nil {
 		return usagef("$%s: %w", drillPart, err)
 	}
-	// An interrupt of the terminal is for the parent, which ends its parts.
+	// An interrupt from the terminal is for the parent, which then ends its parts.
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	go func() {
@@ -265,7 +265,7 @@ func (d *drillCommand) runPart(ctx context.Context, a *app, said string) error {
 		}
 		return worker.Run(ctx)
 	}
-	if err := errors.Join(os.MkdirAll(part.Data, 0o700), os.RemoveAll(part.Orchestrator)); err != nil { // the one that was killed has left it
+	if err := errors.Join(os.MkdirAll(part.Data, 0o700), os.RemoveAll(part.Orchestrator)); err != nil { // a killed orchestrator leaves its socket behind
 		return fmt.Errorf("making room: %w", err)
 	}
 	l, err := net.Listen("unix", part.Orchestrator)

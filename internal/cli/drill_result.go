@@ -12,7 +12,7 @@ import (
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 )
 
-// printCalm tells of the tree that nothing disturbs.
+// printUndisturbed prints the result of the tree without a fault.
 func (a *app) printUndisturbed(t *drillResult, faults int) error {
 	if a.json {
 		return a.printDrill(t, "")
@@ -27,14 +27,14 @@ func (a *app) printUndisturbed(t *drillResult, faults int) error {
 	)
 }
 
-// drillLine is the form of a line about a tree: its number, its fault, when that was, and what
-// came of it.
+// resultFormat formats a line about a tree: number, fault, moment, result.
 const resultFormat = "%3v  %-19v  %-38s  %s"
 
-// drillOther is how much is told of a task that has another end than in the tree without a fault.
+// maxEndText bounds the description of a task that ended differently than in the tree without a
+// fault.
 const maxEndText = 110
 
-// printDrilled tells of a tree with a fault.
+// printResult prints the result of a tree with a fault.
 func (a *app) printResult(calm, t *drillResult) error {
 	verdict, bad := t.compare(calm)
 	if a.json {
@@ -71,7 +71,7 @@ func (a *app) printResult(calm, t *drillResult) error {
 	return nil
 }
 
-// printDrill tells of a tree as JSON.
+// printDrill prints the result of a tree as JSON.
 func (a *app) printDrill(t *drillResult, verdict string) error {
 	said := drillResultJSON{
 		Number: t.number, Verdict: verdict, Tasks: len(t.tasks), Redelivered: t.redelivered,
@@ -94,7 +94,7 @@ func (a *app) printDrill(t *drillResult, verdict string) error {
 	return err
 }
 
-// drilledJSON is what has come of a tree, the first one undisturbed.
+// drillResultJSON is the result of a tree; the first tree has no fault.
 type drillResultJSON struct {
 	Number      int        `json:"number"`
 	Fault       *faultJSON `json:"fault,omitempty"`
@@ -117,7 +117,7 @@ type faultJSON struct {
 	Happened bool   `json:"happened"`
 }
 
-// struckIn names the agent in whose run the fault has happened; empty: not known.
+// struckIn names the agent in whose run the fault happened; empty: unknown.
 func (t *drillResult) struckIn() string {
 	if t.struck == nil {
 		return ""
@@ -136,8 +136,8 @@ func (t *drillResult) when() string {
 	return t.fault.Moment.String()
 }
 
-// against says what a tree with a fault has come to, beside the one without, and whether that
-// is bad. A model that does not say the same twice may well come to another answer.
+// compare compares a tree with the one without a fault, and reports whether the result is bad. A
+// different answer is not bad, because models do not always give the same answer.
 func (t *drillResult) compare(calm *drillResult) (verdict string, bad bool) {
 	switch {
 	case t.broken != nil:
@@ -154,8 +154,8 @@ func (t *drillResult) compare(calm *drillResult) (verdict string, bad bool) {
 	return "another answer", false
 }
 
-// others are the ends that no task of the tree without a fault has. Where the answer is another
-// one, so are those of most tasks, and only what has not completed is told.
+// differingEnds returns the ends that no task of the tree without a fault has. If the answers
+// differ, most ends do, so only tasks that did not complete are returned.
 func (t *drillResult) differingEnds(calm *drillResult) (others []string) {
 	if t.broken != nil {
 		return nil
@@ -172,7 +172,7 @@ func (t *drillResult) differingEnds(calm *drillResult) (others []string) {
 	return others
 }
 
-// drilledSum is what all trees with a fault have come to.
+// drillSummary sums up all trees with a fault.
 type drillSummary struct {
 	trees, same, bad, missed int
 	redelivered              int64

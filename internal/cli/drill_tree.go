@@ -22,64 +22,63 @@ import (
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 )
 
-// drilling is what all trees of a drill have in common.
+// drillSetup is what all trees of a drill have in common.
 type drillSetup struct {
-	dir         string // for all of them
-	keep        bool   // what they leave there
+	dir         string // of all trees
+	keep        bool   // keep the directories
 	workspace   string
 	agent       string
 	prompt      string
 	permissions *pb.Permissions
 	budget      *pb.Budget
-	self        string   // this program, and what it was started with:
-	args        []string // its parts are the same with a word on what they are to be
+	self        string   // this program; parts of the installation run it with the same arguments
+	args        []string // and drillPart in the environment
 }
 
-// drilled is what has come of a tree.
+// drillResult is the result of one tree.
 type drillResult struct {
 	number    int
 	fault     *drill.Fault  // nil: none
-	struck    *drill.Struck // nil: it has not happened
-	broken    error         // why nothing has come of it; nil: the rest says what has
-	logErrors error         // what its processes had to say that is bad
+	struck    *drill.Struck // nil: the fault did not happen
+	broken    error         // why there is no result; nil: the other fields are set
+	logErrors error         // errors that its processes logged
 
 	root        *pb.Task
 	tasks       []taskEnd // sorted
 	spent       tokenUsage
 	seen        drill.Seen
-	redelivered int64    // runs that went to a worker again since theirs was lost
-	unknown     []string // the tools of calls of which nobody knows what they have done
+	redelivered int64    // runs that were delivered again because their worker was lost
+	unknown     []string // tools of calls with unknown outcome
 	violations  []*pb.Violation
 	took        time.Duration
 }
 
-// ended is a task of a tree that has ended.
+// taskEnd is how a task of a tree ended.
 type taskEnd struct {
-	text  string // which it is, and how it has ended
+	text  string // the task, and how it ended
 	state pb.TaskState
 }
 
 const (
-	// drillPatience is how long a tree may take.
+	// drillTimeout bounds the time of a tree.
 	drillTimeout = 10 * time.Minute
-	// drillCopies bounds what each tree gets a copy of.
+	// maxDrillWorkspace bounds the workspace that is copied for each tree, in bytes.
 	maxDrillWorkspace = 256 << 20
-	// drillLines is how many lines of what processes have said last are told when one has failed.
+	// maxLogLines is how many log lines of a failed tree are shown.
 	maxLogLines = 5
 )
 
-// What can come of a tree beside its end.
 var (
 	errDrillTimeout = fmt.Errorf("the tree has not ended in %s", drillTimeout)
 	errProcessEnded = errors.New("a process has ended by itself")
 )
 
-// blockedTree is a tree that waits for somebody to decide, as nobody does in a drill.
+// blockedTree is the error of a tree that waits for an approval; nobody decides in a drill.
 type blockedTree struct{ asks []string }
 
 func (b *blockedTree) Error() string { return "blocked: " + strings.Join(b.asks, "; ") }
 
-// tree has a tree grow, with a fault or without.
+// growTree grows a tree, with or without a fault.
 func (d *drillSetup) growTree(ctx context.Context, number int, fault *drill.Fault) (_ *drillResult, err error) {
 	dir := filepath.Join(d.dir, fmt.Sprint(number))
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -125,19 +124,19 @@ func (d *drillSetup) growTree(ctx context.Context, number int, fault *drill.Faul
 	return got, nil
 }
 
-// part prepares a process that is a part of an installation.
+// command prepares the process of a part of an installation.
 func (d *drillSetup) command(ctx context.Context, part drill.Part) *exec.Cmd {
 	said, err := json.Marshal(part)
 	if err != nil {
-		panic(fmt.Sprintf("cli: encoding a part: %v", err)) // of texts alone
+		panic(fmt.Sprintf("cli: encoding a part: %v", err)) // cannot happen: a Part only has strings
 	}
-	cmd := exec.CommandContext(ctx, d.self, d.args...) //nolint:gosec // it is this program
+	cmd := exec.CommandContext(ctx, d.self, d.args...) //nolint:gosec // d.self is this program
 	cmd.Args[0] = os.Args[0]
 	cmd.Env = append(os.Environ(), drillPart+"="+string(said))
 	return cmd
 }
 
-// said is what the processes of a site have said last that is bad, as an error.
+// logErrors returns the last errors in the log of a tree's processes, as one error.
 func logErrors(log *os.File) error {
 	text, err := os.ReadFile(log.Name())
 	if err != nil {
@@ -155,8 +154,7 @@ func logErrors(log *os.File) error {
 	return errors.New(strings.Join(bad[max(0, len(bad)-maxLogLines):], "; "))
 }
 
-// grow opens a session, waits until nothing happens in it any more and reads what has come
-// of it.
+// runSession opens a session, waits until it is idle and reads the result.
 func (d *drillSetup) runSession(ctx context.Context, site *drill.Site) (*drillResult, error) {
 	ctx, stop := context.WithTimeoutCause(ctx, drillTimeout, errDrillTimeout)
 	defer stop()
@@ -206,7 +204,7 @@ func (d *drillSetup) runSession(ctx context.Context, site *drill.Site) (*drillRe
 	return got, got.read(ctx, c, session, idle.GetRoot().GetId())
 }
 
-// isBlocked says what a tree waits for.
+// isBlocked returns a blockedTree with the open questions.
 func isBlocked(ctx context.Context, c *client, session string) error {
 	blocked := &blockedTree{}
 	err := retryTemporary(ctx, func() (err error) {
@@ -216,7 +214,7 @@ func isBlocked(ctx context.Context, c *client, session string) error {
 	return cmp.Or[error](err, blocked)
 }
 
-// read looks at a tree that has ended.
+// read reads a tree that has ended.
 func (t *drillResult) read(ctx context.Context, c *client, session, root string) error {
 	return retryTemporary(ctx, func() error {
 		*t = drillResult{redelivered: t.redelivered, took: t.took}
@@ -247,13 +245,13 @@ func (t *drillResult) read(ctx context.Context, c *client, session, root string)
 	})
 }
 
-// anID is an id as texts have it. Each tree has others.
+// idPattern matches ids in texts. Each tree has other ids.
 var idPattern = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
 
-// answer is what the tree has come to, but for ids.
+// answer returns the root's answer without ids.
 func (t *drillResult) answer() string { return idPattern.ReplaceAllString(t.root.GetResult(), "ID") }
 
-// endText says which task it is, and how it has ended, but for ids.
+// endText describes a task and how it ended, without ids.
 func endText(t *pb.Task) string {
 	name := t.GetAgent()
 	if t.GetKind() == pb.TaskKind_TASK_KIND_SHELL {
@@ -272,7 +270,7 @@ func endText(t *pb.Task) string {
 	return strings.Repeat("  ", int(t.GetDepth())) + name + ": " + idPattern.ReplaceAllString(end, "ID")
 }
 
-// again does something until nobody says any more that it may work later.
+// retryTemporary calls do until it succeeds or fails permanently, for at most retryTimeout.
 func retryTemporary(ctx context.Context, do func() error) error {
 	begun, pause := time.Now(), newBackOff()
 	for {
@@ -288,8 +286,8 @@ func retryTemporary(ctx context.Context, do func() error) error {
 	}
 }
 
-// copyWorkspace copies a directory, but for what is neither a file, a directory nor a link, and
-// for another directory in it, which holds the copies.
+// copyWorkspace copies the files, directories and links of a directory. It excludes the directory
+// without, which contains the copies.
 func copyWorkspace(to, from, without string) error {
 	copies, err := os.Stat(without)
 	if err == nil {
@@ -301,10 +299,10 @@ func copyWorkspace(to, from, without string) error {
 	return nil
 }
 
-// copied shows of a directory what is copied.
+// copyFS is a directory without what is not copied.
 type copyFS struct {
 	fs.ReadLinkFS
-	without os.FileInfo // a directory that is not
+	without os.FileInfo // the excluded directory
 }
 
 // ReadDir reads a directory.
@@ -323,7 +321,7 @@ func (c copyFS) isExcluded(e fs.DirEntry) bool {
 	return err == nil && os.SameFile(info, c.without)
 }
 
-// copiable refuses a workspace that is too large to be copied for each tree.
+// checkWorkspaceSize refuses a workspace that is too large to be copied for each tree.
 func checkWorkspaceSize(dir string) error {
 	var size int64
 	err := filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {

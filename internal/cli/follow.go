@@ -11,27 +11,27 @@ import (
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 )
 
-// finalLines bounds the tree that is left on a terminal at the end; coppice tree
-// shows all of a larger one.
+// finalLines bounds the tree that is left on a terminal at the end. coppice tree shows a larger
+// one completely.
 const finalLines = 200
 
-// follow is a session that is shown until it is over.
+// follow configures how a session is shown until it is over.
 type follow struct {
 	client       *client
 	session      string
 	after        int64
 	untilIdle    bool
-	deltas       bool // with JSON: show pieces of answers as well
-	quiet        bool // show the answer alone
-	inProcess    bool // whoever interrupts it takes the session's process away
+	deltas       bool // with JSON: also pieces of answers
+	quiet        bool // only the answer
+	inProcess    bool // the session runs in this process, so an interrupt ends it
 	decisionHelp decisionHelp
-	denials      *denials // takes in what was denied; may be nil
-	lastSeq      *int64   // is given the number of the last event before the session was idle; may be nil
+	denials      *denials // collects denied calls; may be nil
+	lastSeq      *int64   // receives the number of the last event before the session was idle; may be nil
 }
 
-// show shows a session in the way that suits standard output, until it is idle,
-// if that was asked for, or ctx ends; then its answer. The error carries the exit
-// code of a root that did not complete, or of a session that is blocked.
+// show shows a session in the way that suits standard output, until it is idle (if requested) or
+// ctx ends, and then its answer. The error is the exit code of a root that did not complete, or of
+// a blocked session.
 func (a *app) show(ctx context.Context, f follow) error {
 	f.decisionHelp = f.decisionHelp.forSession(f.session)
 	w := &watcher{client: f.client.sessions, session: f.session, untilIdle: f.untilIdle, denials: f.denials}
@@ -44,7 +44,7 @@ func (a *app) show(ctx context.Context, f follow) error {
 	case a.json:
 		w.after, w.deltas = f.after, f.deltas
 		idle, err = w.each(ctx, func(step *pb.WatchSessionResponse) error { return a.printJSON(step) })
-	case terminal && f.after == 0: // a part of what has happened is no tree
+	case terminal && f.after == 0: // a tree cannot be drawn from only the later events
 		idle, err = a.showLive(ctx, f, w)
 	default:
 		idle, err = a.showPlain(ctx, f, w)
@@ -71,13 +71,13 @@ func (a *app) show(ctx context.Context, f follow) error {
 	switch err := a.answer(resp, f); {
 	case err != nil:
 		return err
-	case blocked: // what the root no longer waits for
+	case blocked: // by tasks that the root does not wait for
 		return a.reportBlocked(ctx, f)
 	}
 	return outcome(resp.GetTask())
 }
 
-// answer shows the answer of a task that has ended.
+// answer prints the answer of a task that has ended.
 func (a *app) answer(resp *pb.GetTaskResponse, f follow) error {
 	if a.json {
 		return a.printJSON(resp)
@@ -85,17 +85,17 @@ func (a *app) answer(resp *pb.GetTaskResponse, f follow) error {
 	return a.printAnswer(resp.GetTask(), !f.quiet)
 }
 
-// finishedPatience is how long who leaves waits for what is there already.
+// finishedTimeout bounds showFinished after an interrupt.
 const finishedTimeout = 2 * time.Second
 
-// finished shows the answer of a root that has ended, though others go on below it: nobody could
-// read it later.
+// showFinished prints the answer of a root that has ended while tasks below it continue. Otherwise
+// the answer would be lost with the process.
 func (a *app) showFinished(ctx context.Context, f follow) error {
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), finishedTimeout)
 	defer stop()
 	found, err := f.client.sessions.GetSession(ctx, &pb.GetSessionRequest{SessionId: f.session})
 	if err != nil {
-		return nil // it was interrupted: that there is no answer says so
+		return nil // the command was interrupted anyway
 	}
 	resp, err := f.client.tasks.GetTask(ctx, &pb.GetTaskRequest{SessionId: f.session, TaskId: found.GetSession().GetRootTaskId()})
 	if err != nil || !hasEnded(resp.GetTask().GetState()) {
@@ -104,9 +104,9 @@ func (a *app) showFinished(ctx context.Context, f follow) error {
 	return a.answer(resp, f)
 }
 
-// showPlain tells in lines how the session goes on.
+// showPlain shows the session in lines.
 func (a *app) showPlain(ctx context.Context, f follow, w *watcher) (*pb.Idle, error) {
-	w.deltas = true // among them is what becomes of calls of models that fail
+	w.deltas = true // they include the restarts of failed model calls
 	p := &plainView{out: a.Stdout, look: a.look(), forest: newForest(), decisionHelp: f.decisionHelp, after: f.after}
 	w.onLost = func(error) {
 		if p.connectionLost() {
@@ -127,15 +127,15 @@ func (a *app) showPlain(ctx context.Context, f follow, w *watcher) (*pb.Idle, er
 	return idle, err
 }
 
-// asks reports whether somebody at a terminal decides on what is asked in a session that is drawn
-// there.
+// asksAtTerminal reports whether a person at a terminal can decide on approvals while the session
+// is drawn there.
 func (a *app) asksAtTerminal() bool {
 	_, in := a.terminal(a.Stdin)
 	_, out := a.terminal(a.Stdout)
 	return in && out && isTerminal(a.Stderr) && !a.json
 }
 
-// showLive draws on the terminal, and leaves the tree as it was last.
+// showLive draws on the terminal, and leaves the last picture there.
 func (a *app) showLive(ctx context.Context, f follow, w *watcher) (*pb.Idle, error) {
 	w.deltas = true
 	l := &live{
@@ -188,7 +188,7 @@ func (a *app) printAnswer(t *pb.Task, apart bool) error {
 	return a.print(answer)
 }
 
-// outcome gives the exit code of a task that did not complete.
+// outcome returns the exit code of a task that did not complete.
 func outcome(t *pb.Task) error {
 	switch t.GetState() {
 	case pb.TaskState_TASK_STATE_FAILED, pb.TaskState_TASK_STATE_CANCELLED:

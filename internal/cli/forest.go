@@ -7,18 +7,17 @@ import (
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 )
 
-// forest is what a person sees of a session: its tasks and what each of them is
-// doing. It is built from events in their order, or from a snapshot; texts are
-// kept as they came.
+// forest is the tasks of a session and what each of them does. It is built from events in their
+// order, or from a snapshot. Texts are stored unchanged, and made safe when they are shown.
 type forest struct {
 	title string
 	root  *node
 	nodes map[string]*node
-	order []*node // as they came
-	last  int64   // the last event applied
+	order []*node // in order of appearance
+	last  int64   // number of the last applied event
 }
 
-// node is a task. Figures are of all its runs, the rest is of the current one.
+// node is a task. tools, denied and spent are of all runs; the rest is of the current run.
 type node struct {
 	id       string
 	parent   *node
@@ -26,10 +25,10 @@ type node struct {
 	depth    int
 
 	agent       string
-	shell       bool // it is a command, and has no agent
+	shell       bool // it is a command, not an agent
 	description string
 	background  bool
-	branch      bool // a person goes on in it from a message of the task above
+	branch      bool // started by a person from a message of the task above
 
 	run           int32
 	state         pb.TaskState
@@ -39,16 +38,16 @@ type node struct {
 	activity      string
 	preview       tail // what its model is writing
 	waitMet       int32
-	waitTotal     int32 // of a wait; 0 if it waits for nothing
+	waitTotal     int32 // of a wait; 0: it waits for nothing
 	questions     []*pb.ApprovalRequested
-	openApprovals int32     // how many there are, where only that is known
-	queued        time.Time // since when it waits for a worker, while it does
+	openApprovals int32     // number of open approvals, if only that is known
+	queued        time.Time // since when it waits for a worker; zero: it does not
 	start         time.Time
 	lastReported  time.Time // when its worker last reported
 	end           time.Time
 
 	tools, pastTools int64
-	denied           int64 // of the tool calls, as far as events tell
+	denied           int64 // of the tool calls, as far as events say
 	spent, pastSpent tokenUsage
 }
 
@@ -56,7 +55,7 @@ func newForest() *forest {
 	return &forest{nodes: map[string]*node{}}
 }
 
-// shellName is what stands in the place of an agent's name.
+// shellName is shown in place of an agent's name.
 const shellName = "shell:"
 
 // ended reports whether the current run has ended.
@@ -70,7 +69,7 @@ func hasEnded(s pb.TaskState) bool {
 	return false
 }
 
-// elapsed is how long the current run has taken, or took.
+// elapsed returns how long the current run has taken.
 func (n *node) elapsed(now time.Time) time.Duration {
 	switch {
 	case n.start.IsZero():
@@ -81,7 +80,7 @@ func (n *node) elapsed(now time.Time) time.Duration {
 	return max(0, now.Sub(n.start))
 }
 
-// find gives the node of a task, and makes one if there is none.
+// find returns the node of a task, and creates it if necessary.
 func (f *forest) find(id string) *node {
 	if n := f.nodes[id]; n != nil {
 		return n
@@ -92,8 +91,7 @@ func (f *forest) find(id string) *node {
 	return n
 }
 
-// hang puts a node where it belongs. A task whose parent is not known stands
-// beneath the root.
+// attach puts a node below its parent. A task whose parent is unknown is put below the root.
 func (f *forest) attach(n *node, parent string) {
 	switch {
 	case n == f.root || n.parent != nil:
@@ -110,7 +108,7 @@ func (f *forest) attach(n *node, parent string) {
 	n.parent.children = append(n.parent.children, n)
 }
 
-// apply takes in an event. Events that were applied already change nothing.
+// apply applies an event. Events that were applied before change nothing.
 func (f *forest) apply(e *pb.Event) {
 	if e.GetSeq() <= f.last {
 		return
@@ -158,7 +156,7 @@ func (f *forest) apply(e *pb.Event) {
 	f.attach(n, "")
 }
 
-// closed takes in that a call has its result.
+// closeCall applies the result of a call.
 func (n *node) closeCall(c *pb.CallClosed) {
 	if n.state == pb.TaskState_TASK_STATE_WAITING {
 		n.waitMet = min(n.waitMet+1, n.waitTotal)
@@ -200,7 +198,7 @@ func (n *node) addMessage(m *pb.MessageAppended, at time.Time) {
 	n.spent = n.spent.addUsage(m.GetUsage())
 }
 
-// finish ends a run. What the result says of the run's figures is what counts.
+// finish ends a run. The figures in the result replace the counted ones.
 func (n *node) finish(r *pb.TaskResult, at time.Time) {
 	n.state, n.reason, n.detail = r.GetState(), r.GetReason(), r.GetDetail()
 	n.activity, n.preview = "", tail{}
@@ -210,7 +208,7 @@ func (n *node) finish(r *pb.TaskResult, at time.Time) {
 	n.spent = n.pastSpent.addUsage(r.GetUsage())
 }
 
-// preview takes in a piece of an answer under way.
+// preview applies a piece of an answer in progress.
 func (f *forest) preview(d *pb.Delta) {
 	n := f.nodes[d.GetTaskId()]
 	if n == nil || n.run != d.GetRun() || n.state != pb.TaskState_TASK_STATE_RUNNING {
@@ -224,10 +222,10 @@ func (f *forest) preview(d *pb.Delta) {
 	n.preview.add(d.GetText(), d.GetThinking())
 }
 
-// restartText says why an answer was given up, and what is done about it.
+// restartText says why an answer was given up, and what happens next.
 func restartText(d *pb.Delta) string { return strings.Trim(d.GetText(), "[]\n ") }
 
-// forestOf builds the forest of a snapshot; its top is the task asked for.
+// forestOf builds the forest of a snapshot. Its root is the requested task.
 func forestOf(t *pb.GetTreeResponse) *forest {
 	f := newForest()
 	f.title = t.GetSession().GetTitle()
@@ -259,7 +257,7 @@ func (n *node) set(t *pb.Task) {
 		n.activity = t.GetActivity()
 	}
 	n.waitMet, n.waitTotal, n.openApprovals = t.GetWait().GetMet(), t.GetWait().GetTotal(), t.GetOpenApprovals()
-	if t.GetParentId() != "" && !n.branch && t.GetRun() == 1 { // others may be older than their first run
+	if t.GetParentId() != "" && !n.branch && t.GetRun() == 1 { // other tasks may have been created before their first run
 		n.queued = t.GetCreateTime().AsTime()
 	}
 	if t.GetStartTime() != nil {
@@ -274,10 +272,10 @@ func (n *node) set(t *pb.Task) {
 	n.tools, n.spent = int64(t.GetToolUses()), tokenUsage{}.addUsage(t.GetUsage())
 }
 
-// maxTail is how much of an answer under way is kept, in bytes.
+// maxTail is how much of an answer in progress is kept, in bytes.
 const maxTail = 400
 
-// tail is the end of a text that is being written.
+// tail is the end of a text in progress.
 type tail struct {
 	text     string
 	thinking bool
@@ -293,7 +291,7 @@ func (t *tail) add(text string, thinking bool) {
 	}
 }
 
-// step takes in a step of a watched session.
+// step applies a step of a watched session.
 func (f *forest) step(s *pb.WatchSessionResponse) {
 	switch k := s.GetStep().(type) {
 	case *pb.WatchSessionResponse_Event:

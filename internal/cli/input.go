@@ -11,21 +11,21 @@ import (
 	history "github.com/coppice-run/coppice/internal/transcript"
 )
 
-// Bounds of what is read, in bytes. They keep a mistake from taking all memory; what counts is
-// what the orchestrator bounds, which is told with its answer.
+// Bounds of what is read, in bytes. They keep a mistake from using all memory. The real limits are
+// those of the orchestrator, which its answers report.
 const (
-	maxText       = 16 << 20 // what an orchestrator takes of one request
+	maxText       = 16 << 20 // the maximum of one request
 	maxDefinition = 1 << 20
 	maxTranscript = history.MaxLines
 	maxBatchBytes = 256 << 20
 )
 
-// batchMostLines bounds the lines of a batch, each of which takes more memory than its bytes.
+// maxBatchLines bounds the lines of a batch, because each takes more memory than its bytes.
 const maxBatchLines = 1_000_000
 
-// opened gives what a file, or with - standard input, holds, until ctx ends: then reading fails
-// with its cause. What still waits for more then is left behind, and ends with the process.
-// Errors are as a person is to see them.
+// openInput reads a file, or standard input for -, until ctx ends; then reading fails with the
+// cause. A read that still blocks then is abandoned and ends with the process. Errors are ready to
+// be shown.
 func (a *app) openInput(ctx context.Context, name string) io.ReadCloser {
 	r, w := io.Pipe()
 	stop := context.AfterFunc(ctx, func() { w.CloseWithError(context.Cause(ctx)) })
@@ -36,7 +36,7 @@ func (a *app) openInput(ctx context.Context, name string) io.ReadCloser {
 	return r
 }
 
-// pour writes what a file, or standard input, holds.
+// copyInput writes the content of a file, or of standard input.
 func (a *app) copyInput(to io.Writer, name string) error {
 	if name == "-" {
 		if _, err := io.Copy(to, a.Stdin); err != nil {
@@ -55,7 +55,7 @@ func (a *app) copyInput(to io.Writer, name string) error {
 	return nil
 }
 
-// file reads a file, or with - standard input, and refuses what is longer than so many bytes.
+// file reads a file, or standard input for -, and refuses more than most bytes.
 func (a *app) file(ctx context.Context, name, what string, most int) ([]byte, error) {
 	from := a.openInput(ctx, name)
 	defer from.Close()
@@ -69,8 +69,8 @@ func (a *app) file(ctx context.Context, name, what string, most int) ([]byte, er
 	return data, nil
 }
 
-// lines gives take one line after another of a file, or with - of standard input, with its
-// number. A line is valid until take returns.
+// lines calls take with each line of a file, or of standard input for -, and its number. A line is
+// valid until take returns.
 func (a *app) lines(ctx context.Context, name string, take func(number int64, line []byte) error) error {
 	from := a.openInput(ctx, name)
 	defer from.Close()

@@ -13,35 +13,35 @@ import (
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 )
 
-// redraw is how often the picture is drawn anew.
+// redrawInterval is how often the picture is drawn.
 const redrawInterval = 100 * time.Millisecond
 
-// live draws a session on a terminal while it grows. It is the model of a
-// terminal program: only the program's goroutine touches it.
+// live draws a growing session on a terminal. It is the model of a terminal program: only the
+// program's goroutine uses it.
 type live struct {
 	forest       *forest
 	look         look
 	now          func() time.Time
 	interrupt    func()
-	why          func() string // nobody takes what is queued
+	why          func() string // why no worker takes queued runs
 	decisionHelp decisionHelp
 	questions    questions
 
 	width, height int
 	frame         int
-	lost          bool // the connection
+	lost          bool // the connection is lost
 	stopping      bool
 	stall         stallDetector
-	stallReason   string // why it stands still
+	stallReason   string // why the session is stalled
 	picture       string
-	pictureHeight int // lines of the picture
+	pictureHeight int // in lines
 }
 
-// What the program is told.
+// Messages to the program.
 type (
 	stepMsg  struct{ step *pb.WatchSessionResponse }
 	lostMsg  struct{ err error }
-	foundMsg struct{} // the connection that was lost
+	foundMsg struct{} // the connection is back
 
 	unmovedMsg struct{ why string }
 
@@ -56,8 +56,8 @@ func tick() tea.Cmd {
 	return tea.Tick(redrawInterval, func(time.Time) tea.Msg { return tickMsg{} })
 }
 
-// Update takes in what happened. The picture changes with the clock, so that a
-// burst of events costs one drawing.
+// Update processes a message. The picture changes only with the clock, so that a burst of events
+// is drawn once.
 func (l *live) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	switch m := msg.(type) {
 	case stepMsg:
@@ -72,8 +72,8 @@ func (l *live) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		l.width, l.height, l.pictureHeight = m.Width, m.Height, 0
 		l.paint()
 		if resized {
-			// The terminal has wrapped or moved the old picture, nobody knows
-			// where to: begin again at the top.
+			// The terminal has wrapped or moved the old picture in an unknown way: start again at
+			// the top.
 			return l, tea.Sequence(tea.Raw(ansi.EraseEntireScreen+ansi.CursorHomePosition), tea.ClearScreen)
 		}
 	case tickMsg:
@@ -100,7 +100,7 @@ func (l *live) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	return l, nil
 }
 
-// mind asks for the reason if the session has come to stand still.
+// checkStalled asks for the reason if the session has stalled.
 func (l *live) checkStalled() tea.Cmd {
 	if !l.stall.check(l.forest, l.now()) {
 		return nil
@@ -110,12 +110,11 @@ func (l *live) checkStalled() tea.Cmd {
 	return func() tea.Msg { return unmovedMsg{why()} }
 }
 
-// View shows the picture.
+// View returns the picture.
 func (l *live) View() tea.View { return tea.NewView(l.picture) }
 
-// paint draws the picture: the tree, and a line below it that says how the whole
-// stands. It leaves a line free for the cursor. The picture never gets shorter,
-// since the terminal's library loses its place then.
+// paint draws the picture: the tree, and a summary line below it. It leaves a line free for the
+// cursor. The picture never gets lower, because the terminal library would lose its position.
 func (l *live) paint() {
 	if l.forest.root == nil || l.width <= 0 || l.height <= 0 {
 		return
@@ -136,7 +135,7 @@ func (l *live) paint() {
 	l.picture = strings.Join(lines, "\n")
 }
 
-// foot is the line below the tree: first what needs somebody, then how the whole stands.
+// footer returns the line below the tree: first what needs attention, then the summary.
 func (l *live) footer(now time.Time) string {
 	var parts []string
 	if l.stopping {
@@ -161,8 +160,7 @@ func (l *live) footer(now time.Time) string {
 	return strings.Join(append(parts, l.forest.summary(now, l.look.dot)), l.look.dot)
 }
 
-// wipe takes the picture away, from the line that the program leaves the cursor
-// on: the last one of the picture.
+// wipe removes the picture. The program has left the cursor on the last line of the picture.
 func (l *live) wipe(out io.Writer) error {
 	if l.pictureHeight == 0 {
 		return nil
@@ -175,8 +173,8 @@ func (l *live) wipe(out io.Writer) error {
 	return err
 }
 
-// draw shows a watched session on a terminal until it is over, and gives what it
-// has seen. Ctrl-C calls interrupt. Where a person is asked, it is not over while something is.
+// draw shows a watched session on a terminal until it is over, and returns its end. Ctrl-C calls
+// interrupt. If a person can be asked, the session is not over while an approval is open.
 func (l *live) draw(ctx context.Context, w *watcher, in io.Reader, out io.Writer) (*pb.Idle, error) {
 	program := tea.NewProgram(l, tea.WithInput(in), tea.WithOutput(out), tea.WithoutSignalHandler())
 	ctx, stop := context.WithCancel(ctx)

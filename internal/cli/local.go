@@ -7,7 +7,7 @@ import (
 	"github.com/coppice-run/coppice/internal/sandbox"
 )
 
-// localFlags say what an installation on this machine is made of, and what its agents may do.
+// localFlags configure an installation in this process, and what its agents may do.
 type localFlags struct {
 	files
 	reachFlags
@@ -19,7 +19,8 @@ type localFlags struct {
 	Redact redact.Flags `embed:""`
 }
 
-// dev reads what the flags name. What is left to say is where things are.
+// devConfig reads the files that the flags name, and returns the configuration without its
+// directories.
 func (f *localFlags) devConfig(a *app, m *instruments) (assembly.Dev, provider.Choice, error) {
 	if err := f.check(); err != nil {
 		return assembly.Dev{}, provider.Choice{}, err

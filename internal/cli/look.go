@@ -8,21 +8,20 @@ import (
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 )
 
-// look is how a drawing looks: its characters and its colours.
+// look is the style of a drawing: its characters and its colours.
 type look struct {
 	spinner                    []string
 	marks                      map[pb.TaskState]string
 	branch, corner, bar, blank string // guides, all of one width
-	more                       string // stands for what is left out
-	dot                        string // between the parts of a line
-	closed                     string // opens the result of a call
-	call                       string // opens a call
+	more                       string // replaces what is left out
+	dot                        string // separates the parts of a line
+	closed                     string // before the result of a call
+	call                       string // before a call
 
 	dim, bold, good, bad, busy lipgloss.Style
 }
 
-// newLook gives the look for a terminal: with or without Unicode, with or
-// without colours.
+// newLook returns the style for a terminal with or without Unicode and colours.
 func newLook(unicode, colour bool) look {
 	l := asciiLook()
 	if unicode {
@@ -74,8 +73,8 @@ func asciiLook() look {
 	}
 }
 
-// mark is the sign of a state. A running task turns with frame; a negative
-// frame stands still.
+// mark returns the mark of a state. That of a running task is animated by frame; a negative frame
+// is not animated.
 func (l look) mark(s pb.TaskState, frame int) string {
 	sign := l.marks[s]
 	switch {
@@ -87,7 +86,7 @@ func (l look) mark(s pb.TaskState, frame int) string {
 	return l.ofState(s).Render(sign)
 }
 
-// ofState is the style of a state.
+// ofState returns the colour of a state.
 func (l look) ofState(s pb.TaskState) lipgloss.Style {
 	switch s {
 	case pb.TaskState_TASK_STATE_RUNNING:
@@ -100,8 +99,8 @@ func (l look) ofState(s pb.TaskState) lipgloss.Style {
 	return l.dim
 }
 
-// guides draws the lines that lead to a row, in at most a number of cells (0: no
-// bound): what is nearest to the row stays.
+// guides draws the lines that lead to a row, in at most a number of cells (0: no bound). The
+// levels that are nearest to the row are kept.
 func (l look) guides(last []bool, most int) string {
 	var parts []string
 	for i, isLast := range last {

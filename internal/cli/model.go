@@ -4,7 +4,7 @@ import (
 	"github.com/coppice-run/coppice/internal/model/provider"
 )
 
-// chooseModel chooses the model that agents of this process use.
+// chooseModel chooses the model for agents of this process.
 func (a *app) chooseModel(f provider.Flags, m *instruments) (provider.Choice, error) {
 	tries, err := m.Tries()
 	if err != nil {

@@ -13,25 +13,25 @@ import (
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 )
 
-// plain tells of a session in lines that stay: one when a task starts, one when it
-// ends, and some of what comes between, indented by its depth.
+// plainView shows a session in permanent lines: when a task starts, when it ends, and some of what
+// happens between. Lines are indented by depth.
 type plainView struct {
 	out          io.Writer
 	look         look
 	forest       *forest
 	decisionHelp decisionHelp
-	after        int64 // what happened up to here is taken in and not told
-	lost         int   // how often the stream broke since it stood last
+	after        int64 // events up to this one are applied and not shown
+	lost         int   // how often the stream has broken in a row
 
-	mu    sync.Mutex // over the forest and the output
+	mu    sync.Mutex // protects the forest and the output
 	stall stallDetector
 }
 
-// tellLost is how often a stream has to break in a row until that is told: once is what
-// another replica, or the same one, makes good at once.
+// reportLostAfter is how often a stream must break in a row before that is reported. A single
+// break is repaired at once by this or another replica.
 const reportLostAfter = 2
 
-// step takes in what a watcher is told.
+// step processes a step of the watch.
 func (p *plainView) step(step *pb.WatchSessionResponse) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -46,24 +46,24 @@ func (p *plainView) step(step *pb.WatchSessionResponse) error {
 	return nil
 }
 
-// broke counts that the stream has broken, and reports whether that is to be told.
+// connectionLost counts a broken stream, and reports whether to print that.
 func (p *plainView) connectionLost() bool {
 	p.lost++
 	return p.lost == reportLostAfter
 }
 
-// stood takes in that the stream stands, and reports whether it was told that it does not.
+// connectionBack resets the count, and reports whether the loss was printed.
 func (p *plainView) connectionBack() bool {
 	told := p.lost >= reportLostAfter
 	p.lost = 0
 	return told
 }
 
-// mindEvery is how often it is looked at whether the session stands still.
+// stallCheckInterval is how often the session is checked for a stall.
 const stallCheckInterval = time.Second
 
-// minding begins to look whether the session stands still, which no event says, and tells of
-// it with the reason that why gives. stop ends that and waits.
+// watchStalls starts to check whether the session is stalled, for which there is no event, and
+// prints the reason that why returns. stop ends the checks and waits.
 func (p *plainView) watchStalls(ctx context.Context, why func(context.Context) string) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
@@ -94,14 +94,14 @@ func (p *plainView) isStalled(now time.Time) bool {
 	return p.stall.check(p.forest, now)
 }
 
-// tellQueued says what waits for a worker, and why. A line that can't be written is found
-// out with the next.
+// tellQueued prints which task waits for a worker, and why. A write error is ignored here; the
+// next line reports it.
 func (p *plainView) tellQueued(why string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	all := p.forest.queued()
 	if len(all) == 0 {
-		return // it goes on
+		return // no longer stalled
 	}
 	text := "queued: " + why
 	if more := len(all) - 1; more > 0 {
@@ -110,7 +110,7 @@ func (p *plainView) tellQueued(why string) {
 	_ = p.tell(all[0], text)
 }
 
-// event takes in an event and tells of it.
+// event applies an event and prints it.
 func (p *plainView) event(e *pb.Event) error {
 	settled := p.forest.questionSettledBy(e)
 	p.forest.apply(e)
@@ -164,13 +164,13 @@ func (p *plainView) event(e *pb.Event) error {
 	return p.tell(n, text)
 }
 
-// tell says something of a task, with as many colours as the terminal has.
+// tell prints a line about a task, with as many colours as the terminal supports.
 func (p *plainView) tell(n *node, text string) error {
 	_, err := lipgloss.Fprintf(p.out, "%s%s %s: %s\n", strings.Repeat("  ", n.depth), p.look.mark(n.state, -1), nameText(n), text)
 	return err
 }
 
-// nameText is what a task is called.
+// nameText returns the display name of a task.
 func nameText(n *node) string {
 	if n.shell {
 		return shellName + " " + safeLine(n.description)
@@ -181,13 +181,13 @@ func nameText(n *node) string {
 	return safeLine(n.agent)
 }
 
-// resultText says how a task ended and what it took.
+// resultText says how a task ended and what it used.
 func resultText(n *node) string {
 	return fmt.Sprintf("%s after %s (%s, %s)", stateText(n.state), durationText(n.elapsed(n.end)),
 		callsText(n.tools, n.denied), n.spent.text("tokens"))
 }
 
-// stateText is the name of a state in small letters.
+// stateText returns the name of a state in lower case.
 func stateText(s pb.TaskState) string {
 	return strings.ToLower(strings.TrimPrefix(s.String(), "TASK_STATE_"))
 }

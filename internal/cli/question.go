@@ -15,37 +15,37 @@ import (
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 )
 
-// questions are what a person is asked below the tree that is drawn.
+// questions are the approvals that a person is asked for below the drawn tree.
 type questions struct {
 	decide         func(*pb.DecideApprovalRequest) error // nil: nobody is asked
-	shown          string                                // the approval that is on the screen; empty: none
-	argumentCut    bool                                  // and not all of its call
-	shownAt        time.Time                             // when it came there
-	sent           map[string]bool                       // what was decided on, and is not known to be yet
-	failed         string                                // why the last answer was not taken, until the next one
-	failedApproval string                                // the approval that it was for
+	shown          string                                // the approval on the screen; empty: none
+	argumentCut    bool                                  // its argument is not shown completely
+	shownAt        time.Time                             // when it appeared
+	sent           map[string]bool                       // decided, but the event has not arrived yet
+	failed         string                                // why the last answer was not accepted, until the next answer
+	failedApproval string                                // the approval of that answer
 
-	help decisionHelp // what shows more than there is room for; not how to decide
+	help decisionHelp // shows more than fits on the screen; says nothing on how to decide
 }
 
-// settles is how long a question has been on the screen before a key answers it: what was typed
-// before is an answer to another one.
+// minShown is how long a question must have been on the screen before a key answers it. Earlier
+// keys were typed for another question.
 const minShown = 400 * time.Millisecond
 
-// keys says how a question is answered, and keysUnseen how one is that is about a call of which
-// not all is shown: with no key that is typed as if it were.
+// keys are the keys that answer a question. keysUnseen are those for a call that is not shown
+// completely: other keys, so that nobody allows it by habit.
 const (
 	keys       = "[y] once  [s] for the session  [n] deny"
 	keysUnseen = "[u] once, though not all of it is shown  [n] deny"
 )
 
-// answeredMsg says that an answer was taken, or why it was not.
+// answeredMsg is the result of an answer.
 type answeredMsg struct {
 	approval string
 	err      error
 }
 
-// answering gives what decides on approvals.
+// answering returns the function that decides on approvals.
 func (c *client) answering(ctx context.Context) func(*pb.DecideApprovalRequest) error {
 	return func(req *pb.DecideApprovalRequest) error {
 		_, err := c.approvals.DecideApproval(ctx, req)
@@ -53,13 +53,13 @@ func (c *client) answering(ctx context.Context) func(*pb.DecideApprovalRequest) 
 	}
 }
 
-// question is an open one, and the task that asks it.
+// question is an open approval with its task.
 type question struct {
 	by *node
 	*pb.ApprovalRequested
 }
 
-// open gives the questions that are open and not left out, the oldest first.
+// openExcept returns the open questions that are not in but, oldest first.
 func (f *forest) openExcept(but map[string]bool) (open []question) {
 	for _, n := range f.order {
 		for _, q := range n.questions {
@@ -68,12 +68,12 @@ func (f *forest) openExcept(but map[string]bool) (open []question) {
 			}
 		}
 	}
-	slices.SortFunc(open, func(a, b question) int { return strings.Compare(a.GetApprovalId(), b.GetApprovalId()) }) // they begin with the time
+	slices.SortFunc(open, func(a, b question) int { return strings.Compare(a.GetApprovalId(), b.GetApprovalId()) }) // ids begin with the time
 	return open
 }
 
-// lines are those of the oldest question that is no longer than there is room for: it is asked
-// whole. If there is none it is said how those can be answered that are open.
+// lines returns the lines of the oldest question that fits completely. If none fits, it returns
+// how the open ones can be answered.
 func (q *questions) lines(f *forest, now time.Time, width, room int) []string {
 	open := f.openExcept(q.sent)
 	if q.decide == nil || len(open) == 0 || room < 1 {
@@ -94,7 +94,7 @@ func (q *questions) lines(f *forest, now time.Time, width, room int) []string {
 	return lines[:min(len(lines), room)]
 }
 
-// lines are the question as it is asked, one of so many.
+// lines returns the lines of the question. of is the number of open questions.
 func (q question) lines(of, width int, elsewhere decisionHelp) []string {
 	text := safeLine(orDefault(q.by.agent, "?"))
 	if d := safeLine(q.by.description); d != "" {
@@ -105,7 +105,7 @@ func (q question) lines(of, width int, elsewhere decisionHelp) []string {
 	if of > 1 {
 		text += fmt.Sprintf("  (1 of %d)", of)
 	}
-	// Nothing of a call is lost where a line ends, not even blanks.
+	// Hardwrap keeps every character of the call, including blanks at line ends.
 	how := keys
 	if q.GetArgumentCut() > 0 {
 		how = keysUnseen
@@ -113,7 +113,7 @@ func (q question) lines(of, width int, elsewhere decisionHelp) []string {
 	return append(strings.Split(ansi.Hardwrap(text, width, true), "\n"), strings.Split(ansi.Wrap(how, width, ""), "\n")...)
 }
 
-// answer decides on the question that is on the screen, if a key says how.
+// answer decides on the shown question, if the key answers it.
 func (q *questions) answer(key string, now time.Time) tea.Cmd {
 	req := &pb.DecideApprovalRequest{ApprovalId: q.shown, Decision: pb.Decision_DECISION_ALLOW}
 	switch {
@@ -137,8 +137,8 @@ func (q *questions) answer(key string, now time.Time) tea.Cmd {
 	return func() tea.Msg { return answeredMsg{req.GetApprovalId(), decide(req)} }
 }
 
-// answered takes in what has become of an answer. A question is asked again whose answer was not
-// taken, if it is still open; of another one the tree tells what has become.
+// answered processes the result of an answer. A question whose answer was not accepted is asked
+// again if it is still open.
 func (q *questions) answered(m answeredMsg, f *forest) {
 	if m.err == nil {
 		return
@@ -149,12 +149,12 @@ func (q *questions) answered(m answeredMsg, f *forest) {
 	}
 	reason := m.err.Error()
 	if s := status.Convert(m.err); s.Code() == codes.Unavailable && len(s.Details()) == 0 {
-		reason = "nobody was there" // what that looked like is of no use here
+		reason = "nobody was there" // the details of the connection error do not help here
 	}
 	q.failed, q.failedApproval = "not answered: "+safeLine(reason), m.approval
 }
 
-// over forgets a question that is open no more.
+// settle forgets a question that is no longer open.
 func (q *questions) settle(s *pb.WatchSessionResponse) {
 	for _, id := range []string{s.GetEvent().GetApprovalDecided().GetApprovalId(), s.GetEvent().GetApprovalExpired().GetApprovalId()} {
 		delete(q.sent, id)

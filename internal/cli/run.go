@@ -33,7 +33,7 @@ type runCommand struct {
 	Prompt []string `arg:"" help:"What to do; - reads it from standard input."`
 }
 
-// Run runs the prompt here or at an orchestrator.
+// Run runs the prompt in this process or at an orchestrator.
 func (r *runCommand) Run(ctx context.Context, a *app) error {
 	prompt, err := a.text(ctx, r.Prompt)
 	if err != nil {
@@ -69,18 +69,18 @@ func (r *runCommand) Run(ctx context.Context, a *app) error {
 	})
 }
 
-// ofThisProcess are the flags that say what an installation in this process is made of: at an
-// orchestrator nobody would heed them. --model goes with the session.
+// inProcessFlags are the flags that configure an installation in this process. An orchestrator
+// would ignore them. --model is not among them, because it is sent with the session.
 const inProcessFlags = "workspace data agents-dir plugins-dir skills-dir models prices fetch-allow bash-network mcp-config " +
 	"scenario thinking openai-api openai-effort patience sandbox sandbox-readable sandbox-env hooks definition-hooks callback-hosts redact-env redact-file " +
 	"max-iterations max-iterations-sub run-timeout"
 
-// ofAnOrchestrator are the flags that say what is asked of an orchestrator, and how it is
-// reached: in this process nobody would heed them.
+// orchestratorFlags are the flags that are only for an orchestrator and the connection to it. A
+// run in this process would ignore them.
 const orchestratorFlags = "shared-workspace on-approval token token-file tls tls-ca tls-cert tls-key insecure"
 
-// refuse refuses those of some flags that the command line says. What the environment says is
-// for whatever else is started in it.
+// refuseFlags refuses flags that are on the command line. Values from the environment are ignored,
+// because they are for other commands too.
 func (a *app) refuseFlags(flags, since string) error {
 	var said []string
 	for _, flag := range a.typed {
@@ -98,19 +98,19 @@ func (a *app) refuseFlags(flags, since string) error {
 	return usagef("%s", strings.Join(said, ", ")+are+since)
 }
 
-// here runs it with everything in this process.
+// runInProcess runs the request with everything in this process.
 func (r *runCommand) runInProcess(ctx context.Context, a *app, asked *pb.CreateSessionRequest) (err error) {
 	if err := isDirectory("--workspace", r.Workspace); err != nil {
 		return err
 	}
-	// The terminal belongs to the drawing until it is over.
+	// Logs are buffered, because the drawing owns the terminal until it is over.
 	var written bytes.Buffer
 	m, err := a.measure(ctx, "", r.Redact, slog.NewTextHandler(&written, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	if err != nil {
 		return err
 	}
 	defer func() {
-		m.Close() // which may have something to say as well
+		m.Close() // Close may log, too
 		if written.Len() > 0 {
 			fmt.Fprint(a.Stderr, safeText(written.String()))
 		}
@@ -147,15 +147,15 @@ func (r *runCommand) runInProcess(ctx context.Context, a *app, asked *pb.CreateS
 	return errors.Join(err, stopErr)
 }
 
-// goesOn is the command with which a session goes on that is kept: with the same installation,
-// in the same workspace.
+// resumeCommand returns the command that continues a kept session, with the same installation and
+// workspace.
 func (r *runCommand) resumeCommand(a *app) string {
 	made := slices.DeleteFunc(strings.Fields(inProcessFlags+" model"), func(name string) bool { return name == "data" })
 	return "coppice dev --data " + shellWord(r.Data) + a.typedFlags(made...)
 }
 
-// deciding says how approvals are decided on of a session in this process, which nobody else
-// reaches until it has ended.
+// decisionHelp says how to decide on approvals of a session in this process, which other commands
+// cannot reach until the process has ended.
 func (r *runCommand) decisionHelp(a *app) decisionHelp {
 	if r.Data == "" {
 		return noDecisionHelp("the session is dropped", "--data DIR")
@@ -166,7 +166,7 @@ func (r *runCommand) decisionHelp(a *app) decisionHelp {
 	}}
 }
 
-// asked is the session that is asked for.
+// request returns the request for the session.
 func (r *runCommand) request(prompt string) (*pb.CreateSessionRequest, error) {
 	permissions, err := r.permissions()
 	if err != nil {
@@ -183,8 +183,8 @@ func (r *runCommand) request(prompt string) (*pb.CreateSessionRequest, error) {
 	return asked, nil
 }
 
-// subagentsAsk says how what sub-agents ask would come to somebody where it was denied; empty if it
-// is by what was said, or would not help.
+// askHint says how the questions of sub-agents could reach somebody instead of being denied; empty
+// if the flags deny them, or if nothing would help.
 func (r *runCommand) askHint() string {
 	switch {
 	case r.Approvals != "":
@@ -197,8 +197,8 @@ func (r *runCommand) askHint() string {
 	return "keep the session with --data DIR, so that they ask"
 }
 
-// in runs it at an orchestrator, and gives the session. by says how approvals are decided on,
-// ask how they come to be, and seen is given the last event that was shown.
+// runAt runs the request at an orchestrator, and returns the session. by says how to decide on
+// approvals, ask how sub-agents can ask, and seen receives the last event that was shown.
 func (r *runCommand) runAt(
 	ctx context.Context, a *app, c *client, asked *pb.CreateSessionRequest, by decisionHelp, ask string, seen *int64,
 ) (session string, err error) {
@@ -218,7 +218,7 @@ func (r *runCommand) runAt(
 	return session, err
 }
 
-// data is the directory of the data, and what to do with it at the end.
+// data returns the data directory, and a function to clean it up.
 func (r *runCommand) data() (dir string, drop func() error, err error) {
 	if r.Data != "" {
 		return r.Data, func() error { return nil }, nil
@@ -234,8 +234,8 @@ func (r *runCommand) data() (dir string, drop func() error, err error) {
 	}, nil
 }
 
-// whileRunning gives a context that ends, with the cause, when the parts in this
-// process stop. stop ends it and waits.
+// whileRunning returns a context that ends with a cause when the parts in this process stop. stop
+// ends it and waits.
 func whileRunning(ctx context.Context, running *assembly.Running) (_ context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	done := make(chan struct{})
@@ -255,8 +255,7 @@ func whileRunning(ctx context.Context, running *assembly.Running) (_ context.Con
 
 var errStopped = errors.New("the orchestrator or the worker in this process stopped")
 
-// text is what a person wants to say: the words of the command line, or what
-// standard input holds.
+// text returns the words of the command line, or standard input for -.
 func (a *app) text(ctx context.Context, words []string) (string, error) {
 	text := strings.Join(words, " ")
 	if text == "-" {
@@ -278,7 +277,8 @@ func (a *app) text(ctx context.Context, words []string) (string, error) {
 	return text, nil
 }
 
-// isDirectory refuses what a flag names if it is no directory; empty names nothing, or this one.
+// isDirectory refuses a directory of a flag that does not exist; empty means the current
+// directory.
 func isDirectory(flag, dir string) error {
 	info, err := os.Stat(orCurrentDir(dir))
 	switch {

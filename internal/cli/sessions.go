@@ -28,7 +28,7 @@ func (s *sessionsCommand) Run(ctx context.Context, a *app) error {
 		req := &pb.ListSessionsRequest{Filter: s.Filter, IncludeChildren: s.All}
 		for {
 			if s.Limit > 0 {
-				req.PageSize = int32(min(s.Limit-shown, 999) + 1) // one more, to know whether there is one
+				req.PageSize = int32(min(s.Limit-shown, 999) + 1) // one more, to know whether there are more
 			}
 			page, err := c.sessions.ListSessions(ctx, req)
 			if err != nil {
@@ -51,7 +51,7 @@ func (s *sessionsCommand) Run(ctx context.Context, a *app) error {
 				return nil
 			case req.PageToken == "":
 				return nil
-			case s.Limit > 0 && shown == s.Limit: // a filter has to look further
+			case s.Limit > 0 && shown == s.Limit: // with a filter, further pages may be empty
 				a.warn(fmt.Sprintf("there may be more than these %d: --limit 0 shows all", shown))
 				return nil
 			}
@@ -100,7 +100,7 @@ type treeCommand struct {
 	Depth   int32   `env:"" help:"How many levels below the top; 0 means all."`
 }
 
-// Run draws the tree as it is.
+// Run draws the current tree.
 func (t *treeCommand) Run(ctx context.Context, a *app) error {
 	return t.with(func(c *client) error {
 		session, task, err := c.sessionAndTask(ctx, t.Session, t.Task)
@@ -133,7 +133,7 @@ type watchCommand struct {
 	Deltas    bool   `help:"With --json: show pieces of answers under way as well."`
 }
 
-// Run shows the session as it goes on.
+// Run shows the session while it continues.
 func (w *watchCommand) Run(ctx context.Context, a *app) error {
 	return w.with(func(c *client) error {
 		session, err := c.session(ctx, w.Session)

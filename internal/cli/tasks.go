@@ -29,7 +29,7 @@ type spawnCommand struct {
 	ContextFile   []string `env:"" placeholder:"FILE" sep:"none" help:"A file of this machine that it is told beside the prompt; may be given several times."`
 }
 
-// told is what the sub-agent is told beside the prompt.
+// contextTexts returns the context of the sub-agent.
 func (s *spawnCommand) contextTexts(ctx context.Context, a *app) ([]string, error) {
 	told := s.Context
 	for _, name := range s.ContextFile {
@@ -129,7 +129,7 @@ func (s *sendCommand) Run(ctx context.Context, a *app) error {
 	})
 }
 
-// mayReach keeps a person from speaking to a sub-agent by mistake.
+// mayReach keeps a person from writing to a sub-agent by mistake.
 func (s *sendCommand) mayReach(ctx context.Context, c *client, session, task string) error {
 	if task == "" || s.Steer {
 		return nil
@@ -152,7 +152,7 @@ type cancelCommand struct {
 	Reason  string  `env:"" placeholder:"TEXT" help:"Why; it stands beside the result."`
 }
 
-// Run cancels a task with all that is below it.
+// Run cancels a task and everything below it.
 func (c *cancelCommand) Run(ctx context.Context, a *app) error {
 	return c.with(func(to *client) error {
 		session, task, err := c.sessionAndTask(ctx, to, c.Session, c.Task)
@@ -178,7 +178,8 @@ type backgroundCommand struct {
 	Commands bool    `env:"" help:"Let the task go on: put the commands into the background that it runs."`
 }
 
-// Run lets the parent go on that waits for a task, or a task that waits for commands.
+// Run moves a task to the background so that its parent continues, or the commands of a task so
+// that the task continues.
 func (b *backgroundCommand) Run(ctx context.Context, a *app) error {
 	if b.Task == nil && b.TaskFlag == nil && !b.Commands {
 		return usagef("say which task, or --commands")

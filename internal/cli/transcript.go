@@ -66,23 +66,23 @@ func (t *transcriptCommand) Run(ctx context.Context, a *app) error {
 	})
 }
 
-// How much of a call and of its result is shown unless all is asked for.
+// How much of a call and of its result is shown without --full.
 const (
 	inputCells  = 160
 	resultLines = 8
 	resultCells = 160
 )
 
-// transcript puts messages into lines, one message after another.
+// transcript formats messages as lines, one message after another.
 type transcript struct {
 	look  look
 	full  bool
-	tools map[int32]string // of the last assistant message, by block
+	tools map[int32]string // tools of the last assistant message, by block
 
-	inherited bool // the messages are another task's
+	inherited bool // the messages belong to another task
 }
 
-// message gives the lines of the next message.
+// message returns the lines of the next message.
 func (t *transcript) message(m *pb.Message) []string {
 	if m.GetRole() != pb.Role_ROLE_TOOL {
 		t.tools = map[int32]string{}
@@ -175,7 +175,7 @@ func (t *transcript) result(r *pb.ToolResultBlock) []string {
 	return append([]string{"  " + style.Render(head)}, lines...)
 }
 
-// indent gives the lines of a text, each a bit to the right.
+// indent returns the lines of a text, indented.
 func indent(text string) []string {
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {

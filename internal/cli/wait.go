@@ -18,17 +18,17 @@ type waitCommand struct {
 	Timeout *time.Duration `env:"" placeholder:"DURATION" help:"How long to wait, like 90s; by default until it has ended."`
 }
 
-// A wait is several calls, each twice as long as the one before it, up to waitMost: what the
-// session waits for itself is seen between them.
+// A wait consists of several calls, each twice as long as the previous one, up to maxWait. Between
+// calls the approvals of the session are checked.
 const (
 	minWait = 2 * time.Second
 	maxWait = time.Minute
 )
 
-// longer is how long the call after one waits that has waited so long.
+// nextWait returns the duration of the call after one of duration was.
 func nextWait(was time.Duration) time.Duration { return max(minWait, min(2*was, maxWait)) }
 
-// Run waits for a task, and shows its answer.
+// Run waits for a task, and prints its answer.
 func (w *waitCommand) Run(ctx context.Context, a *app) error {
 	if w.Timeout != nil && *w.Timeout < 0 {
 		return usagef("--timeout %s is negative", *w.Timeout)
@@ -60,7 +60,7 @@ func (w *waitCommand) Run(ctx context.Context, a *app) error {
 	})
 }
 
-// printUnfinished says how far a task is, and what it has said so far.
+// printUnfinished prints the progress and the output of a task that has not ended.
 func (a *app) printUnfinished(resp *pb.WaitTaskResponse) error {
 	lines := []string{"the task has not ended: " + stateText(resp.GetTask().GetState())}
 	if progress := resp.GetOutput().GetAgent().GetProgress(); progress != "" {
@@ -74,12 +74,11 @@ func (a *app) printUnfinished(resp *pb.WaitTaskResponse) error {
 	return a.print(lines...)
 }
 
-// wait waits in pieces until the task has ended, or the time is up. The first connection has
-// to work; it goes on over later ones. goesOn is called of each piece after which the task has not
-// ended.
+// wait waits until the task has ended, or the time is up. The first call must succeed; later ones
+// are retried over new connections. goesOn is called after each call if the task has not ended.
 func (w *waitCommand) wait(ctx context.Context, c *client, session, task string, goesOn func()) (*pb.WaitTaskResponse, error) {
 	begun, gone := time.Now(), newOutage()
-	var last *pb.WaitTaskResponse // how the task was when that was last known
+	var last *pb.WaitTaskResponse // the last known state of the task
 	next := time.Duration(0)
 	for first := true; ; first, next = false, nextWait(next) {
 		piece, final := next, false
@@ -122,8 +121,8 @@ func (w *waitCommand) wait(ctx context.Context, c *client, session, task string,
 	}
 }
 
-// asking gives what tells of each open approval of a session, once. That they can't be listed
-// is told once as well, unless the wait itself will meet the reason.
+// approvalReporter returns a function that prints each open approval of a session once. If they
+// cannot be listed, it prints that once, unless the wait itself will fail for the same reason.
 func (a *app) approvalReporter(ctx context.Context, c *client, session string, by decisionHelp) func() {
 	told, refused := map[string]bool{}, false
 	return func() {

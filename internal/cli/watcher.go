@@ -13,25 +13,24 @@ import (
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 )
 
-// patience is how long a broken watch is tried again before it is given up.
+// retryTimeout is how long a broken watch is retried.
 const retryTimeout = 30 * time.Second
 
-// watching is a watch of a session that goes on where it was when its stream
-// breaks.
+// watcher watches a session, and resumes after the last event when its stream breaks.
 type watcher struct {
 	client        pb.SessionServiceClient
 	session       string
 	after         int64
 	deltas        bool
 	untilIdle     bool
-	onLost        func(error) // told of a broken stream; may be nil
-	denials       *denials    // takes in what was denied; may be nil
-	onConnected   func()      // told of a stream that stands; may be nil
-	connectedOnce bool        // a stream has brought something
+	onLost        func(error) // called when a stream breaks; may be nil
+	denials       *denials    // collects denied calls; may be nil
+	onConnected   func()      // called when a stream is established; may be nil
+	connectedOnce bool        // a stream was established before
 }
 
-// each gives take every step in order, each event once, until the session is
-// idle, if that was asked for, or ctx ends.
+// each calls take with every step in order, each event once, until the session is idle (if
+// requested) or ctx ends.
 func (w *watcher) each(ctx context.Context, take func(*pb.WatchSessionResponse) error) (idle *pb.Idle, err error) {
 	err = withRetries(ctx, w.connectedOnce, w.onLost, func() (got bool, err error) {
 		idle, got, err = w.stream(ctx, take)
@@ -41,7 +40,7 @@ func (w *watcher) each(ctx context.Context, take func(*pb.WatchSessionResponse) 
 	return idle, err
 }
 
-// past is each, but for a session that waits for approvals: it goes on until that is over.
+// eachPastBlocks is each, but it continues while the session waits for approvals.
 func (w *watcher) eachPastBlocks(ctx context.Context, take func(*pb.WatchSessionResponse) error) (idle *pb.Idle, err error) {
 	idle, err = w.each(ctx, take)
 	for err == nil && idle.GetCause() == pb.IdleCause_IDLE_CAUSE_BLOCKED {
@@ -52,10 +51,11 @@ func (w *watcher) eachPastBlocks(ctx context.Context, take func(*pb.WatchSession
 	return idle, err
 }
 
-// errMoves says that something has happened.
+// errEventSeen ends a watch at the first event.
 var errEventSeen = errors.New("something has happened")
 
-// moves gives take the steps until one of them is an event, whatever else is or is not to do.
+// untilEvent calls take with the steps up to and including the next event, even if the session is
+// idle.
 func (w *watcher) untilEvent(ctx context.Context, take func(*pb.WatchSessionResponse) error) error {
 	until := w.untilIdle
 	w.untilIdle = false
@@ -72,9 +72,9 @@ func (w *watcher) untilEvent(ctx context.Context, take func(*pb.WatchSessionResp
 	return err
 }
 
-// retried has something done over a stream, and over another one when that breaks. The first
-// stream has to work, unless it has begun before; later ones are tried again for a while. lost is told of each that breaks;
-// it may be nil.
+// withRetries calls over with one stream after another until it succeeds. The first stream must be
+// established, unless begun is set; later ones are retried for retryTimeout. lost is called for
+// each broken stream; it may be nil.
 func withRetries(ctx context.Context, begun bool, lost func(error), over func() (got bool, err error)) error {
 	gone := newOutage()
 	for {
@@ -101,21 +101,21 @@ func withRetries(ctx context.Context, begun bool, lost func(error), over func() 
 	}
 }
 
-// outage is a time in which no orchestrator can be reached.
+// outage is a period in which no orchestrator can be reached.
 type outage struct {
-	since time.Time // zero: somebody was there last
+	since time.Time // zero: no outage
 	pause *backoff.ExponentialBackOff
 }
 
 func newOutage() *outage { return &outage{pause: newBackOff()} }
 
-// over says that somebody was there.
+// clear ends the outage.
 func (o *outage) clear() {
 	o.since = time.Time{}
 	o.pause.Reset()
 }
 
-// lasts takes in that a try has just failed, and reports whether that has gone on for too long.
+// isTooLong records a failure, and reports whether the outage has lasted longer than retryTimeout.
 func (o *outage) isTooLong() bool {
 	if o.since.IsZero() {
 		o.since = time.Now()
@@ -123,11 +123,11 @@ func (o *outage) isTooLong() bool {
 	return time.Since(o.since) > retryTimeout
 }
 
-// held reports whether a call that began then, and has just failed, was with somebody who was
-// there although nothing came: a connection that can't be made, or is dead, is noticed sooner.
+// wasServed reports whether a call that has just failed was served, although it brought nothing. A
+// connection that cannot be established, or is dead, fails sooner.
 func wasServed(tried time.Time) bool { return time.Since(tried) > retryTimeout }
 
-// pauses are those between tries to reach an orchestrator again.
+// newBackOff returns the delays between attempts to reach an orchestrator.
 func newBackOff() *backoff.ExponentialBackOff {
 	pause := backoff.NewExponentialBackOff()
 	pause.InitialInterval = 100 * time.Millisecond
@@ -136,19 +136,19 @@ func newBackOff() *backoff.ExponentialBackOff {
 }
 
 var (
-	// errStreamEnded says that a stream ended without saying why.
+	// errStreamEnded means that a stream ended without an error.
 	errStreamEnded = errors.New("the stream ended")
-	// errNotNow says that the orchestrator can't do now what one of many requests asks for.
+	// errNotNow means that the orchestrator cannot serve one of many requests now.
 	errNotNow = errors.New("not now")
 )
 
-// mayGoOn reports whether what has failed so may work later: a watch may go on then.
+// isTemporary reports whether a retry may succeed.
 func isTemporary(err error) bool {
 	return errors.Is(err, errStreamEnded) || errors.Is(err, errNotNow) || status.Code(err) == codes.Unavailable
 }
 
-// stream is one stream; got reports whether it stood. An orchestrator of the release before says
-// so with the first step.
+// stream reads one stream. got reports whether it was established. An orchestrator of the previous
+// release only shows that with the first step.
 func (w *watcher) stream(ctx context.Context, take func(*pb.WatchSessionResponse) error) (idle *pb.Idle, got bool, err error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -158,7 +158,7 @@ func (w *watcher) stream(ctx context.Context, take func(*pb.WatchSessionResponse
 	if err != nil {
 		return nil, false, err
 	}
-	if head, _ := stream.Header(); head != nil { // what kept it from standing, Recv says
+	if head, _ := stream.Header(); head != nil { // otherwise Recv returns the error
 		got = true
 		if w.onConnected != nil {
 			w.onConnected()
@@ -182,7 +182,7 @@ func (w *watcher) stream(ctx context.Context, take func(*pb.WatchSessionResponse
 	}
 }
 
-// hand gives what one message has brought, event by event.
+// deliver passes on the events of one message, one at a time.
 func (w *watcher) deliver(step *pb.WatchSessionResponse, take func(*pb.WatchSessionResponse) error) error {
 	more := step.GetMore()
 	step.More = nil

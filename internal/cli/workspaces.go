@@ -28,8 +28,8 @@ type pruneCommand struct {
 	Root   string `arg:"" help:"What the workers have as --workspaces; it is looked at here, not there."`
 }
 
-// Run goes through the directories that are named like sessions. Directories with other
-// names are shared, and never looked at.
+// Run processes the directories that are named like sessions. Directories with other names are
+// shared, and never touched.
 func (p *pruneCommand) Run(ctx context.Context, a *app) error {
 	root, err := os.OpenRoot(p.Root)
 	if err != nil {
@@ -46,7 +46,7 @@ func (p *pruneCommand) Run(ctx context.Context, a *app) error {
 		if len(gone) == 0 {
 			a.printNone("workspaces of sessions that are gone")
 		}
-		var left []error // what can't be removed keeps no others
+		var left []error // one failure does not keep the others
 		for _, name := range gone {
 			if p.Delete {
 				if err := sandbox.RemoveAll(root, name); err != nil {
@@ -62,8 +62,8 @@ func (p *pruneCommand) Run(ctx context.Context, a *app) error {
 	}), root.Close())
 }
 
-// gone gives the directories whose sessions there are no more, and counts the others. A session
-// is there before its directory, so it is asked for after that was seen.
+// goneSessions returns the directories whose sessions no longer exist, and counts the others. A
+// session exists before its directory, so directories are listed before sessions are looked up.
 func (p *pruneCommand) goneSessions(ctx context.Context, c *client) (gone []string, known int, err error) {
 	entries, err := os.ReadDir(p.Root)
 	if err != nil {
@@ -87,10 +87,11 @@ func (p *pruneCommand) goneSessions(ctx context.Context, c *client) (gone []stri
 	return gone, len(names) - len(gone), nil
 }
 
-// findMost is how many sessions an orchestrator looks for with one call.
+// maxFindSessions is the maximum number of sessions in one call.
 const maxFindSessions = 1000
 
-// there says which sessions are there. A worker keeps those of all tenants.
+// existingSessions returns which sessions exist, of all tenants, because a worker has directories
+// of all tenants.
 func (c *client) existingSessions(ctx context.Context, ids []string) (map[string]bool, error) {
 	there := map[string]bool{}
 	for some := range slices.Chunk(ids, maxFindSessions) {
@@ -108,7 +109,7 @@ func (c *client) existingSessions(ctx context.Context, ids []string) (map[string
 	return there, nil
 }
 
-// tell prints one directory.
+// printDir prints one directory.
 func (p *pruneCommand) printDir(a *app, name string) error {
 	path := filepath.Join(p.Root, name)
 	if !a.json {
