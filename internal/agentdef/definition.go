@@ -31,7 +31,7 @@ type Definition struct {
 	Mode        Mode
 	// Model is the name of the model; empty leaves the choice to who starts the agent.
 	Model string
-	// Tools are entries (see [policy.Names]) for the tools it may use; empty means all
+	// Tools are entries (see [policy.EntryMatches]) for the tools it may use; empty means all
 	// but those that have to be named.
 	Tools []string
 	// DisallowedTools are entries for tools it may not use, whatever Tools says.

@@ -125,7 +125,7 @@ func (s *Servers) Run(ctx context.Context) {
 }
 
 // Tools gives the tools that there are now of the servers that may be used, and what
-// is missing. Entries, as of [policy.Names], are what may says yes or no to. Just after
+// is missing. Entries, as of [policy.EntryMatches], are what may says yes or no to. Just after
 // the start it waits, for a short time, for servers that are still being connected to.
 func (s *Servers) Tools(ctx context.Context, may func(entry string) bool) (tools []tool.Tool, missing []tool.Missing) {
 	for _, one := range s.servers {
