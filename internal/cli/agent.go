@@ -16,7 +16,7 @@ type agentRow struct{ name, value string }
 
 // printDefinition prints all details of an agent.
 func (a *app) printDefinition(resp *pb.GetAgentResponse) error {
-	agent, l := resp.GetAgent(), a.look()
+	agent, l := resp.GetAgent(), a.theme()
 	rows := append(agentRows(agent), definitionRows(agent.GetDefinition())...)
 	rows = append(rows, agentRow{"source", agent.GetSource()}, agentRow{"version", agent.GetVersion()}, agentRow{"put", versionsText(resp.GetVersions())})
 	rows = slices.DeleteFunc(rows, func(r agentRow) bool { return r.value == "" })

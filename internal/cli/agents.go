@@ -58,11 +58,11 @@ func (a *app) printAgent(agent *pb.Agent) error {
 	if a.json {
 		return a.printJSON(agent)
 	}
-	l := a.look()
+	l := a.theme()
 	line := fmt.Sprintf("%s  %-8s  %s", l.bold.Render(fmt.Sprintf("%-16s", safeLine(agent.GetName()))),
 		modeText(agent.GetMode()), safeLine(agent.GetDescription()))
 	if width, terminal := a.terminal(a.Stdout); terminal {
-		line = ansi.Truncate(line, width, l.more)
+		line = ansi.Truncate(line, width, l.ellipsis)
 	}
 	return a.print(line)
 }

@@ -104,7 +104,7 @@ func (c *approvalsCommand) Run(ctx context.Context, a *app) error {
 }
 
 // eachApproval calls take with every approval, oldest first.
-func (c *client) eachApproval(ctx context.Context, session string, all bool, take func(*pb.Approval) error) error {
+func (c *client) eachApproval(ctx context.Context, session string, all bool, handle func(*pb.Approval) error) error {
 	req := &pb.ListApprovalsRequest{SessionId: session, IncludeDecided: all, PageSize: 500}
 	for {
 		page, err := c.approvals.ListApprovals(ctx, req)
@@ -112,7 +112,7 @@ func (c *client) eachApproval(ctx context.Context, session string, all bool, tak
 			return during("listing the approvals", err)
 		}
 		for _, p := range page.GetApprovals() {
-			if err := take(p); err != nil {
+			if err := handle(p); err != nil {
 				return err
 			}
 		}
@@ -342,7 +342,7 @@ func noDecisionHelp(why, keep string) decisionHelp {
 }
 
 // reportBlocked prints the approvals that a blocked session waits for, and how to decide on them.
-func (a *app) reportBlocked(ctx context.Context, f follow) error {
+func (a *app) reportBlocked(ctx context.Context, f showOptions) error {
 	asks, err := f.client.openQuestions(ctx, f.session, f.decisionHelp)
 	if err != nil {
 		return err

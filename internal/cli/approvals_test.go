@@ -90,7 +90,7 @@ func TestACallThatIsNotShownWhole(t *testing.T) {
 func TestWhatBecomesOfACallIsSaidOfIt(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
-	p := &plainView{out: &out, look: newLook(true, false), forest: newForest()}
+	p := &plainView{out: &out, theme: newTheme(true, false), forest: newForest()}
 	for _, s := range parseStory(t, "0s r open root Title\n0s r start - root\n1s r take") {
 		if err := p.step(s.step); err != nil {
 			t.Fatal(err)
@@ -100,7 +100,7 @@ func TestWhatBecomesOfACallIsSaidOfIt(t *testing.T) {
 	tell := func(e *pb.Event) {
 		seq++
 		e.Seq, e.TaskId, e.Run = seq, "r", 1
-		if err := p.event(e); err != nil {
+		if err := p.applyEvent(e); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -153,11 +153,11 @@ func TestAskingNamesWhatWorks(t *testing.T) {
 			t.Parallel()
 			note := `may ls "." run? ` + c.note
 			var out strings.Builder
-			l := &live{
-				forest: newForest(), look: newLook(true, false), width: 250, height: 5, decisionHelp: c.by,
+			l := &liveView{
+				forest: newForest(), theme: newTheme(true, false), width: 250, height: 5, decisionHelp: c.by,
 				now: func() time.Time { return zero.Add(time.Second) },
 			}
-			p := &plainView{out: &out, look: l.look, forest: newForest(), decisionHelp: c.by}
+			p := &plainView{out: &out, theme: l.theme, forest: newForest(), decisionHelp: c.by}
 			story := parseStory(t, "0s r open root Title\n0s r start - root\n1s r take\n1s r park 0/1")
 			story = append(story, moment{0, &pb.WatchSessionResponse{Step: &pb.WatchSessionResponse_Event{Event: &pb.Event{
 				Seq: 99, TaskId: "r", Run: 1, Kind: &pb.Event_ApprovalRequested{ApprovalRequested: &pb.ApprovalRequested{

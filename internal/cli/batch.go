@@ -321,7 +321,7 @@ func (b *batch) print(answer *pb.CreateSessionsResponse) error {
 	if b.app.json {
 		return b.app.printJSON(answer)
 	}
-	l, root := b.app.look(), answer.GetOpened().GetRoot()
+	l, root := b.app.theme(), answer.GetOpened().GetRoot()
 	parts := []string{fmt.Sprintf("%4d", answer.GetNumber())}
 	if refused := answer.GetRefused(); refused != nil {
 		parts = append(parts, l.mark(pb.TaskState_TASK_STATE_FAILED, -1)+" refused: "+refusalText(refused))
@@ -334,7 +334,7 @@ func (b *batch) print(answer *pb.CreateSessionsResponse) error {
 	}
 	line := strings.Join(parts, "  ")
 	if width, terminal := b.app.terminal(b.app.Stdout); terminal {
-		line = ansi.Truncate(line, width, l.more)
+		line = ansi.Truncate(line, width, l.ellipsis)
 	}
 	return b.app.print(line)
 }
@@ -344,7 +344,7 @@ func (b *batch) printCounts() error {
 	if b.app.json {
 		return nil
 	}
-	l := b.app.look()
+	l := b.app.theme()
 	all := []string{
 		plural(b.completed+b.failed+b.refused, "session") + " in " + durationText(b.app.now().Sub(b.startedAt)),
 		fmt.Sprintf("%d completed", b.completed),
@@ -355,7 +355,7 @@ func (b *batch) printCounts() error {
 	if b.refused > 0 {
 		all = append(all, fmt.Sprintf("%d refused", b.refused))
 	}
-	return b.app.print(l.dim.Render(strings.Join(all, l.dot)))
+	return b.app.print(l.dim.Render(strings.Join(all, l.separator)))
 }
 
 // code returns the exit code of the batch.

@@ -60,13 +60,13 @@ func (b *branchCommand) Run(ctx context.Context, a *app) error {
 		}
 		t := resp.GetTask()
 		return a.print(fmt.Sprintf("branch %s goes on from message %d of task %s%s",
-			safeLine(t.GetId()), t.GetBase().GetOrdinal(), safeLine(t.GetBase().GetTaskId()), whyBefore(own, req.GetMessageId(), t.GetBase())))
+			safeLine(t.GetId()), t.GetBase().GetOrdinal(), safeLine(t.GetBase().GetTaskId()), branchPointReason(own, req.GetMessageId(), t.GetBase())))
 	})
 }
 
 // whyBefore says why a branch starts before the named message, if the reason is that the message
 // calls tools.
-func whyBefore(own []*pb.Message, named string, base *pb.Base) string {
+func branchPointReason(own []*pb.Message, named string, base *pb.Base) string {
 	calls := func(b *pb.Block) bool { return b.GetToolUse() != nil }
 	for _, m := range own {
 		if m.GetId() == named && base.GetOrdinal() < m.GetOrdinal() && slices.ContainsFunc(m.GetBlocks(), calls) {

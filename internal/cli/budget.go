@@ -84,7 +84,7 @@ func (b *budgetCommand) Run(ctx context.Context, a *app) error {
 		if a.json {
 			return a.printJSON(session)
 		}
-		return a.print(budgetText(session, a.look().dot))
+		return a.print(budgetText(session, a.theme().separator))
 	})
 }
 

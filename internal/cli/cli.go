@@ -41,9 +41,9 @@ const (
 	exitUsage       = 2
 	exitRefused     = 3 // a call was refused, or an internal error
 	exitUnfinished  = 4 // wait timed out before the task ended, or an approval is open
-	exitUnreached   = 5 // no orchestrator is reachable, or it cannot serve now: a retry may succeed
+	exitUnavailable = 5 // no orchestrator is reachable, or it cannot serve now: a retry may succeed
 	exitInterrupted = 130
-	exitUnread      = 141 // the reader of the output is gone: the code of a program that SIGPIPE has ended
+	exitBrokenPipe  = 141 // the reader of the output is gone: the code of a program that SIGPIPE has ended
 )
 
 // commands is the command line grammar.
@@ -118,7 +118,7 @@ func Main(ctx context.Context, p Process) int {
 		a.complain("interrupted")
 		return exitInterrupted
 	case errors.Is(err, syscall.EPIPE):
-		return exitUnread // the reader of the output is gone
+		return exitBrokenPipe // the reader of the output is gone
 	}
 	a.complain(err.Error())
 	switch {
@@ -127,7 +127,7 @@ func Main(ctx context.Context, p Process) int {
 	case ctx.Err() != nil:
 		return exitInterrupted
 	case isTemporary(err):
-		return exitUnreached
+		return exitUnavailable
 	}
 	return exitRefused
 }
@@ -205,9 +205,9 @@ func (a *app) terminal(stream any) (width int, ok bool) {
 }
 
 // look returns the style of standard output.
-func (a *app) look() look {
+func (a *app) theme() theme {
 	_, terminal := a.terminal(a.Stdout)
-	return newLook(a.utf8(), terminal)
+	return newTheme(a.utf8(), terminal)
 }
 
 // utf8 reports whether the locale uses UTF-8.

@@ -21,7 +21,7 @@ func (r remote) target() remote { return r }
 // be reached, it returns no values and prints nothing.
 func complete(ctx context.Context, of any, argument string, given []string) (values []string, known bool) {
 	at, remote := of.(interface{ place() remote })
-	offer := offers[argument]
+	offer := completers[argument]
 	if !remote || offer == nil {
 		return nil, false
 	}
@@ -35,8 +35,8 @@ func complete(ctx context.Context, of any, argument string, given []string) (val
 }
 
 // offers are the sources of values, by the names of arguments.
-var offers = map[string]func(ctx context.Context, c *client, given []string) ([]string, error){
-	"session": offerSessions, "task": offerTasks, "id": offerApprovals, "name": offerAgents, "worker": offerWorkers,
+var completers = map[string]func(ctx context.Context, c *client, given []string) ([]string, error){
+	"session": completeSessions, "task": completeTasks, "id": completeApprovals, "name": completeAgents, "worker": completeWorkers,
 }
 
 // completion formats a value with a short description.
@@ -44,7 +44,7 @@ func completion(value string, about ...string) string {
 	return safeLine(value) + "\t" + safeLine(strings.Join(about, " "))
 }
 
-func offerSessions(ctx context.Context, c *client, _ []string) ([]string, error) {
+func completeSessions(ctx context.Context, c *client, _ []string) ([]string, error) {
 	page, err := c.sessions.ListSessions(ctx, &pb.ListSessionsRequest{PageSize: maxCompletions})
 	var values []string
 	for _, s := range page.GetSessions() {
@@ -56,7 +56,7 @@ func offerSessions(ctx context.Context, c *client, _ []string) ([]string, error)
 	return values, err
 }
 
-func offerTasks(ctx context.Context, c *client, given []string) ([]string, error) {
+func completeTasks(ctx context.Context, c *client, given []string) ([]string, error) {
 	session, err := c.session(ctx, given[0])
 	if err != nil {
 		return nil, err
@@ -69,7 +69,7 @@ func offerTasks(ctx context.Context, c *client, given []string) ([]string, error
 	return values, err
 }
 
-func offerApprovals(ctx context.Context, c *client, _ []string) ([]string, error) {
+func completeApprovals(ctx context.Context, c *client, _ []string) ([]string, error) {
 	page, err := c.approvals.ListApprovals(ctx, &pb.ListApprovalsRequest{PageSize: maxCompletions})
 	var values []string
 	for _, p := range page.GetApprovals() {
@@ -78,7 +78,7 @@ func offerApprovals(ctx context.Context, c *client, _ []string) ([]string, error
 	return values, err
 }
 
-func offerAgents(ctx context.Context, c *client, _ []string) ([]string, error) {
+func completeAgents(ctx context.Context, c *client, _ []string) ([]string, error) {
 	resp, err := c.agents.ListAgents(ctx, &pb.ListAgentsRequest{})
 	var values []string
 	for _, agent := range resp.GetAgents() {
@@ -87,7 +87,7 @@ func offerAgents(ctx context.Context, c *client, _ []string) ([]string, error) {
 	return values, err
 }
 
-func offerWorkers(ctx context.Context, c *client, _ []string) ([]string, error) {
+func completeWorkers(ctx context.Context, c *client, _ []string) ([]string, error) {
 	resp, err := c.admin.ListWorkers(ctx, &pb.ListWorkersRequest{})
 	var values []string
 	for _, w := range resp.GetWorkers() {

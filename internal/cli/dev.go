@@ -153,7 +153,7 @@ func (d *devCommand) greet(a *app, address, data, model string) error {
 	if d.Tokens != "" {
 		with, header = ", where COPPICE_TOKEN is a client's token", ` -H "authorization: Bearer $COPPICE_TOKEN"`
 	}
-	l := a.look()
+	l := a.theme()
 	return a.print(
 		l.bold.Render("Coppice is serving on "+address),
 		"  model  "+safeLine(model),

@@ -12,7 +12,7 @@ import (
 
 // canvas is the space in which a forest is drawn.
 type canvas struct {
-	look   look
+	theme  theme
 	width  int // in cells; 0: no bound
 	height int // in lines; 0: no bound
 	now    time.Time
@@ -21,16 +21,16 @@ type canvas struct {
 
 	decisionHelp decisionHelp
 
-	deniedWide int // width of the widest count of denied calls
+	deniedWidth int // width of the widest count of denied calls
 }
 
 // Minimum canvas widths for each figure, and the width of the figure with its gap.
 const (
-	timeFrom, timeWide     = 36, 8
-	tokensFrom, tokensWide = 56, 10
-	toolsFrom, toolsWide   = 72, 10
-	idsFrom                = 60
-	noteFrom               = 12
+	minTimeWidth, timeWidth     = 36, 8
+	minTokensWidth, tokensWidth = 56, 10
+	minToolsWidth, toolsWidth   = 72, 10
+	minIDsWidth                 = 60
+	minNoteWidth                = 12
 )
 
 // shortID is the length of a shortened id.
@@ -46,7 +46,7 @@ func (f *forest) draw(c canvas) []string {
 		labels[i] = c.label(r)
 		widest = max(widest, ansi.StringWidth(labels[i]))
 		if r.node != nil {
-			c.deniedWide = max(c.deniedWide, len(c.denied(r.node)))
+			c.deniedWidth = max(c.deniedWidth, len(c.denied(r.node)))
 		}
 	}
 	left := widest
@@ -64,7 +64,7 @@ func (f *forest) draw(c canvas) []string {
 // tasks.
 func (c canvas) labelRoom() int {
 	room := c.width - ansi.StringWidth(c.figures(&node{}))
-	if c.width >= toolsFrom {
+	if c.width >= minToolsWidth {
 		return min(room, c.width*9/20)
 	}
 	return room
@@ -72,27 +72,27 @@ func (c canvas) labelRoom() int {
 
 // label formats a task: guides, mark, agent, description.
 func (c canvas) label(r row) string {
-	guides := c.look.dim.Render(c.look.guides(r.last, c.width/3))
+	guides := c.theme.dim.Render(c.theme.guides(r.lastAtLevel, c.width/3))
 	if r.node == nil {
-		return guides + c.look.dim.Render(c.look.more+" "+r.hidden.more())
+		return guides + c.theme.dim.Render(c.theme.ellipsis+" "+r.hidden.more())
 	}
 	n := r.node
 	name, gap := safeLine(orDefault(n.agent, "?")), "  "
 	if n.shell {
 		name, gap = shellName, " "
 	}
-	s := guides + c.look.mark(n.state, c.frame) + " " + c.look.bold.Render(name)
+	s := guides + c.theme.mark(n.state, c.frame) + " " + c.theme.bold.Render(name)
 	if d := safeLine(n.description); d != "" {
 		s += gap + d
 	}
 	if n.branch {
-		s += c.look.dim.Render(" (branch)")
+		s += c.theme.dim.Render(" (branch)")
 	}
 	if n.background {
-		s += c.look.dim.Render(" (background)")
+		s += c.theme.dim.Render(" (background)")
 	}
 	if r.hidden.total() > 0 {
-		s += c.look.dim.Render(" (+ " + r.hidden.String() + ")")
+		s += c.theme.dim.Render(" (+ " + r.hidden.String() + ")")
 	}
 	return s
 }
@@ -102,11 +102,11 @@ func (c canvas) line(r row, label string, left int) string {
 	if r.node == nil {
 		return c.cut(label, c.width)
 	}
-	label = ansi.Truncate(label, left, c.look.more)
+	label = ansi.Truncate(label, left, c.theme.ellipsis)
 	pad := strings.Repeat(" ", max(0, left-ansi.StringWidth(label)))
-	s := label + pad + c.look.dim.Render(c.figures(r.node))
+	s := label + pad + c.theme.dim.Render(c.figures(r.node))
 	room := max(0, c.width-ansi.StringWidth(s)-2)
-	if c.width > 0 && room < noteFrom {
+	if c.width > 0 && room < minNoteWidth {
 		return strings.TrimRight(s, " ")
 	}
 	return strings.TrimRight(s+"  "+c.note(r.node, room), " ")
@@ -117,28 +117,28 @@ func (c canvas) cut(s string, most int) string {
 	if c.width == 0 {
 		return s
 	}
-	return ansi.Truncate(s, most, c.look.more)
+	return ansi.Truncate(s, most, c.theme.ellipsis)
 }
 
 // figures formats the time, the tool calls and the tokens of a task, as many as fit, with the same
 // width in all rows.
 func (c canvas) figures(n *node) string {
 	var s string
-	if c.width == 0 || c.width >= timeFrom {
+	if c.width == 0 || c.width >= minTimeWidth {
 		elapsed := ""
 		if !n.start.IsZero() {
 			elapsed = durationText(n.elapsed(c.now))
 		}
-		s += fmt.Sprintf("%*s", timeWide, elapsed)
+		s += fmt.Sprintf("%*s", timeWidth, elapsed)
 	}
-	if c.width == 0 || c.width >= toolsFrom {
-		s += fmt.Sprintf("%*s", toolsWide, textUnlessZero(n.tools, plural(n.tools, "tool")))
+	if c.width == 0 || c.width >= minToolsWidth {
+		s += fmt.Sprintf("%*s", toolsWidth, textUnlessZero(n.tools, plural(n.tools, "tool")))
 	}
-	s += fmt.Sprintf("%-*s", c.deniedWide, c.denied(n))
-	if c.width == 0 || c.width >= tokensFrom {
-		s += fmt.Sprintf("%*s", tokensWide, textUnlessZero(n.spent.tokens, countText(n.spent.tokens)+" tok"))
+	s += fmt.Sprintf("%-*s", c.deniedWidth, c.denied(n))
+	if c.width == 0 || c.width >= minTokensWidth {
+		s += fmt.Sprintf("%*s", tokensWidth, textUnlessZero(n.spent.tokens, countText(n.spent.tokens)+" tok"))
 	}
-	if c.ids && (c.width == 0 || c.width >= idsFrom) {
+	if c.ids && (c.width == 0 || c.width >= minIDsWidth) {
 		s += "  " + fmt.Sprintf("%*s", shortID, idEnd(n.id))
 	}
 	return s
@@ -148,9 +148,9 @@ func (c canvas) figures(n *node) string {
 // not shown, alone.
 func (c canvas) denied(n *node) string {
 	switch {
-	case n.denied == 0 || c.width > 0 && c.width < timeFrom:
+	case n.denied == 0 || c.width > 0 && c.width < minTimeWidth:
 		return ""
-	case c.width > 0 && c.width < toolsFrom:
+	case c.width > 0 && c.width < minToolsWidth:
 		return fmt.Sprintf("  %d denied", n.denied)
 	}
 	return fmt.Sprintf(", %d denied", n.denied)
@@ -189,7 +189,7 @@ func (c canvas) note(n *node, room int) string {
 	text := ""
 	switch n.state {
 	case pb.TaskState_TASK_STATE_FAILED, pb.TaskState_TASK_STATE_CANCELLED:
-		return c.look.bad.Render(c.cut(reasonText(n.reason, n.detail), room))
+		return c.theme.bad.Render(c.cut(reasonText(n.reason, n.detail), room))
 	case pb.TaskState_TASK_STATE_WAITING:
 		text = c.waitText(n)
 	case pb.TaskState_TASK_STATE_NEW:
@@ -208,10 +208,10 @@ func (c canvas) note(n *node, room int) string {
 			text = safeLine(n.activity)
 		} else if over := ansi.StringWidth(text) - room; over > 0 && c.width > 0 {
 			// The end of a text in progress is the most informative part.
-			text = ansi.TruncateLeft(text, over+ansi.StringWidth(c.look.more), c.look.more)
+			text = ansi.TruncateLeft(text, over+ansi.StringWidth(c.theme.ellipsis), c.theme.ellipsis)
 		}
 	}
-	return c.look.dim.Render(c.cut(text, room))
+	return c.theme.dim.Render(c.cut(text, room))
 }
 
 func (c canvas) waitText(n *node) string {
@@ -226,7 +226,7 @@ func (c canvas) waitText(n *node) string {
 		return "asks: see " + safeLine(c.decisionHelp.listCommand)
 	}
 	if n.waitTotal > 0 {
-		return fmt.Sprintf("waiting, %d of %d done", n.waitMet, n.waitTotal)
+		return fmt.Sprintf("waiting, %d of %d done", n.waitDone, n.waitTotal)
 	}
 	return "waiting"
 }

@@ -55,38 +55,38 @@ func (d *drillCommand) Run(ctx context.Context, a *app) error {
 	if err := isDirectory("--workspace", d.Workspace); err != nil {
 		return err
 	}
-	of, err := d.prepare(ctx, a)
+	setup, err := d.prepare(ctx, a)
 	if err != nil {
 		return err
 	}
 	if d.Keep == "" {
 		defer func() {
-			if err := os.RemoveAll(of.dir); err != nil {
+			if err := os.RemoveAll(setup.dir); err != nil {
 				a.complain("cleaning up: " + err.Error())
 			}
 		}()
 	}
-	calm, err := of.growTree(ctx, 0, nil)
+	baseline, err := setup.growTree(ctx, 0, nil)
 	if blocked, is := errors.AsType[*blockedTree](err); is {
 		return a.blockedExit(blocked.asks)
 	}
 	if err != nil {
 		return err
 	}
-	if calm.logErrors != nil {
-		a.complain("undisturbed: " + calm.logErrors.Error())
+	if baseline.logErrors != nil {
+		a.complain("undisturbed: " + baseline.logErrors.Error())
 	}
-	plan := numbered(drill.Plan(calm.seen, d.Faults))
+	plan := numbered(drill.Plan(baseline.steps, d.Faults))
 	if err := d.checkOnly(len(plan)); err != nil { // there may be fewer moments than requested faults
 		return err
 	}
 	if d.Only != nil {
 		plan = plan[*d.Only-1 : *d.Only]
 	}
-	if err := a.printUndisturbed(calm, len(plan)); err != nil {
+	if err := a.printUndisturbed(baseline, len(plan)); err != nil {
 		return err
 	}
-	all, err := a.growWithFaults(ctx, of, calm, plan)
+	all, err := a.growWithFaults(ctx, setup, baseline, plan)
 	if err != nil {
 		return err
 	}
@@ -128,13 +128,13 @@ func numbered(plan []drill.Fault) []numberedFault {
 }
 
 // growWithFaults grows a tree for each fault, several at once, and prints each result.
-func (a *app) growWithFaults(ctx context.Context, of *drillSetup, calm *drillResult, plan []numberedFault) (all drillSummary, err error) {
+func (a *app) growWithFaults(ctx context.Context, setup *drillSetup, baseline *drillResult, plan []numberedFault) (all drillSummary, err error) {
 	var mu sync.Mutex
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(drillsAtOnce)
 	for _, fault := range plan {
 		g.Go(func() error {
-			got, err := of.growTree(ctx, fault.number, &fault.Fault)
+			got, err := setup.growTree(ctx, fault.number, &fault.Fault)
 			switch {
 			case ctx.Err() != nil:
 				return context.Cause(ctx)
@@ -143,8 +143,8 @@ func (a *app) growWithFaults(ctx context.Context, of *drillSetup, calm *drillRes
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			all.add(calm, got)
-			return a.printResult(calm, got)
+			all.add(baseline, got)
+			return a.printResult(baseline, got)
 		})
 	}
 	err = g.Wait()

@@ -13,14 +13,14 @@ import (
 )
 
 // printUndisturbed prints the result of the tree without a fault.
-func (a *app) printUndisturbed(t *drillResult, faults int) error {
+func (a *app) printUndisturbed(baseline *drillResult, faults int) error {
 	if a.json {
-		return a.printDrill(t, "")
+		return a.printDrill(baseline, "")
 	}
-	l := a.look()
+	l := a.theme()
 	return a.print(
-		fmt.Sprintf("undisturbed: %s after %s, %s, %s, %s that workers had stored", stateText(t.root.GetState()), durationText(t.took),
-			plural(int64(len(t.tasks)), "task"), t.spent.text("tokens"), plural(int64(t.seen.Total()), "step")),
+		fmt.Sprintf("undisturbed: %s after %s, %s, %s, %s that workers had stored", stateText(baseline.root.GetState()), durationText(baseline.elapsed),
+			plural(int64(len(baseline.tasks)), "task"), baseline.spent.text("tokens"), plural(int64(baseline.steps.Total()), "step")),
 		"again "+plural(int64(faults), "time")+", each in an installation of its own:",
 		"",
 		l.dim.Render(fmt.Sprintf(resultFormat, "", "fault", "at", "what came of the tree")),
@@ -35,12 +35,12 @@ const resultFormat = "%3v  %-19v  %-38s  %s"
 const maxEndText = 110
 
 // printResult prints the result of a tree with a fault.
-func (a *app) printResult(calm, t *drillResult) error {
-	verdict, bad := t.compare(calm)
+func (a *app) printResult(baseline, t *drillResult) error {
+	verdict, bad := t.compare(baseline)
 	if a.json {
 		return a.printDrill(t, verdict)
 	}
-	l := a.look()
+	l := a.theme()
 	style := l.good
 	if bad {
 		style = l.bad
@@ -53,13 +53,13 @@ func (a *app) printResult(calm, t *drillResult) error {
 		parts = append(parts, "outcome unknown: "+strings.Join(t.unknown, ", "))
 	}
 	if t.broken == nil {
-		parts = append(parts, durationText(t.took))
+		parts = append(parts, durationText(t.elapsed))
 	}
-	if err := a.print(fmt.Sprintf(resultFormat, t.number, t.fault.Victim, t.when(), strings.Join(parts, l.dot))); err != nil {
+	if err := a.print(fmt.Sprintf(resultFormat, t.number, t.fault.Victim, t.momentText(), strings.Join(parts, l.separator))); err != nil {
 		return err
 	}
-	for _, end := range t.differingEnds(calm) {
-		if err := a.print(l.dim.Render("     " + ansi.Truncate(end, maxEndText, l.more))); err != nil {
+	for _, end := range t.differingEnds(baseline) {
+		if err := a.print(l.dim.Render("     " + ansi.Truncate(end, maxEndText, l.ellipsis))); err != nil {
 			return err
 		}
 	}
@@ -75,7 +75,7 @@ func (a *app) printResult(calm, t *drillResult) error {
 func (a *app) printDrill(t *drillResult, verdict string) error {
 	said := drillResultJSON{
 		Number: t.number, Verdict: verdict, Tasks: len(t.tasks), Redelivered: t.redelivered,
-		Unknown: t.unknown, Violations: len(t.violations), Seconds: t.took.Round(time.Millisecond).Seconds(),
+		Unknown: t.unknown, Violations: len(t.violations), Seconds: t.elapsed.Round(time.Millisecond).Seconds(),
 	}
 	if t.broken == nil {
 		said.State = stateText(t.root.GetState())
@@ -84,7 +84,7 @@ func (a *app) printDrill(t *drillResult, verdict string) error {
 		m := f.Moment
 		said.Fault = &faultJSON{f.Victim.String(), m.Step.String(), m.N, m.After, t.struckIn(), t.struck != nil}
 	} else {
-		said.Steps = t.seen.Total()
+		said.Steps = t.steps.Total()
 	}
 	line, err := json.Marshal(said)
 	if err != nil {
@@ -126,7 +126,7 @@ func (t *drillResult) struckIn() string {
 }
 
 // when says when the fault was to happen, and in whose run.
-func (t *drillResult) when() string {
+func (t *drillResult) momentText() string {
 	switch agent := t.struckIn(); {
 	case t.struck == nil && t.broken == nil:
 		return t.fault.Moment.String() + ": did not come"
@@ -138,17 +138,17 @@ func (t *drillResult) when() string {
 
 // compare compares a tree with the one without a fault, and reports whether the result is bad. A
 // different answer is not bad, because models do not always give the same answer.
-func (t *drillResult) compare(calm *drillResult) (verdict string, bad bool) {
+func (t *drillResult) compare(baseline *drillResult) (verdict string, bad bool) {
 	switch {
 	case t.broken != nil:
 		return "broken: " + safeLine(t.broken.Error()), true
 	case len(t.violations) > 0:
 		return "breaks " + plural(int64(len(t.violations)), "rule"), true
-	case t.root.GetState() != calm.root.GetState():
+	case t.root.GetState() != baseline.root.GetState():
 		return strings.TrimSuffix(stateText(t.root.GetState())+": "+reasonText(t.root.GetReason(), t.root.GetDetail()), ": "), true
-	case slices.Equal(t.tasks, calm.tasks):
+	case slices.Equal(t.tasks, baseline.tasks):
 		return "the same", false
-	case t.answer() == calm.answer():
+	case t.answer() == baseline.answer():
 		return "the same answer, another tree", false
 	}
 	return "another answer", false
@@ -156,12 +156,12 @@ func (t *drillResult) compare(calm *drillResult) (verdict string, bad bool) {
 
 // differingEnds returns the ends that no task of the tree without a fault has. If the answers
 // differ, most ends do, so only tasks that did not complete are returned.
-func (t *drillResult) differingEnds(calm *drillResult) (others []string) {
+func (t *drillResult) differingEnds(baseline *drillResult) (others []string) {
 	if t.broken != nil {
 		return nil
 	}
-	sameAnswer := t.answer() == calm.answer()
-	left := slices.Clone(calm.tasks)
+	sameAnswer := t.answer() == baseline.answer()
+	left := slices.Clone(baseline.tasks)
 	for _, end := range t.tasks {
 		if i := slices.Index(left, end); i >= 0 {
 			left = slices.Delete(left, i, i+1)
@@ -174,13 +174,13 @@ func (t *drillResult) differingEnds(calm *drillResult) (others []string) {
 
 // drillSummary sums up all trees with a fault.
 type drillSummary struct {
-	trees, same, bad, missed int
-	redelivered              int64
-	unknown, violations      int
+	trees, same, bad, notStruck int
+	redelivered                 int64
+	unknown, violations         int
 }
 
-func (s *drillSummary) add(calm, t *drillResult) {
-	verdict, bad := t.compare(calm)
+func (s *drillSummary) add(baseline, t *drillResult) {
+	verdict, bad := t.compare(baseline)
 	s.trees++
 	if bad {
 		s.bad++
@@ -189,7 +189,7 @@ func (s *drillSummary) add(calm, t *drillResult) {
 		s.same++
 	}
 	if t.struck == nil && t.broken == nil {
-		s.missed++
+		s.notStruck++
 	}
 	s.redelivered += t.redelivered
 	s.unknown += len(t.unknown)
@@ -206,8 +206,8 @@ func (s *drillSummary) String() string {
 	if s.bad > 0 {
 		parts = append(parts, plural(int64(s.bad), "tree")+" gone wrong")
 	}
-	if s.missed > 0 {
-		parts = append(parts, plural(int64(s.missed), "fault")+" did not come")
+	if s.notStruck > 0 {
+		parts = append(parts, plural(int64(s.notStruck), "fault")+" did not come")
 	}
 	return strings.Join(parts, ", ")
 }

@@ -46,11 +46,11 @@ type drillResult struct {
 	root        *pb.Task
 	tasks       []taskEnd // sorted
 	spent       tokenUsage
-	seen        drill.Seen
+	steps       drill.Seen
 	redelivered int64    // runs that were delivered again because their worker was lost
 	unknown     []string // tools of calls with unknown outcome
 	violations  []*pb.Violation
-	took        time.Duration
+	elapsed     time.Duration
 }
 
 // taskEnd is how a task of a tree ended.
@@ -120,7 +120,7 @@ func (d *drillSetup) growTree(ctx context.Context, number int, fault *drill.Faul
 		return nil, errors.Join(err, closed, logErrors(log))
 	}
 	got.number, got.fault, got.logErrors = number, fault, logErrors(log)
-	got.seen, got.struck, got.unknown = site.Seen(), site.Struck(), site.Unknown()
+	got.steps, got.struck, got.unknown = site.Seen(), site.Struck(), site.Unknown()
 	return got, nil
 }
 
@@ -200,7 +200,7 @@ func (d *drillSetup) runSession(ctx context.Context, site *drill.Site) (*drillRe
 	case idle.GetCause() == pb.IdleCause_IDLE_CAUSE_BLOCKED:
 		return nil, isBlocked(ctx, c, session)
 	}
-	got.took = time.Since(begun)
+	got.elapsed = time.Since(begun)
 	return got, got.read(ctx, c, session, idle.GetRoot().GetId())
 }
 
@@ -217,7 +217,7 @@ func isBlocked(ctx context.Context, c *client, session string) error {
 // read reads a tree that has ended.
 func (t *drillResult) read(ctx context.Context, c *client, session, root string) error {
 	return retryTemporary(ctx, func() error {
-		*t = drillResult{redelivered: t.redelivered, took: t.took}
+		*t = drillResult{redelivered: t.redelivered, elapsed: t.elapsed}
 		found, err := c.sessions.GetTree(ctx, &pb.GetTreeRequest{SessionId: session})
 		if err != nil {
 			return during("reading the tree", err)

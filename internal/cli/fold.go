@@ -14,7 +14,7 @@ type row struct {
 	// a row without a task, the siblings and everything below them.
 	hidden tally
 	// last says for each level below the root whether the row's branch is the last there.
-	last []bool
+	lastAtLevel []bool
 }
 
 // fold selects the tasks to show in a number of rows (0: no bound), and returns them in tree
@@ -97,7 +97,7 @@ func displayPriority(n *node) int {
 
 // rows appends the rows of a shown node and everything below it.
 func rows(n *node, last []bool, shown map[*node]bool, out []row) []row {
-	at := row{node: n, last: last}
+	at := row{node: n, lastAtLevel: last}
 	var visible []*node
 	var hidden tally
 	for _, c := range n.children {
@@ -117,7 +117,7 @@ func rows(n *node, last []bool, shown map[*node]bool, out []row) []row {
 		out = rows(c, append(slices.Clip(last), isLast), shown, out)
 	}
 	if hidden.total() > 0 {
-		out = append(out, row{hidden: hidden, last: append(slices.Clip(last), true)})
+		out = append(out, row{hidden: hidden, lastAtLevel: append(slices.Clip(last), true)})
 	}
 	return out
 }

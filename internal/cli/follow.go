@@ -16,7 +16,7 @@ import (
 const finalLines = 200
 
 // follow configures how a session is shown until it is over.
-type follow struct {
+type showOptions struct {
 	client       *client
 	session      string
 	after        int64
@@ -32,7 +32,7 @@ type follow struct {
 // show shows a session in the way that suits standard output, until it is idle (if requested) or
 // ctx ends, and then its answer. The error is the exit code of a root that did not complete, or of
 // a blocked session.
-func (a *app) show(ctx context.Context, f follow) error {
+func (a *app) show(ctx context.Context, f showOptions) error {
 	f.decisionHelp = f.decisionHelp.forSession(f.session)
 	w := &watcher{client: f.client.sessions, session: f.session, untilIdle: f.untilIdle, denials: f.denials}
 	_, terminal := a.terminal(a.Stdout)
@@ -78,7 +78,7 @@ func (a *app) show(ctx context.Context, f follow) error {
 }
 
 // answer prints the answer of a task that has ended.
-func (a *app) answer(resp *pb.GetTaskResponse, f follow) error {
+func (a *app) answer(resp *pb.GetTaskResponse, f showOptions) error {
 	if a.json {
 		return a.printJSON(resp)
 	}
@@ -90,7 +90,7 @@ const finishedTimeout = 2 * time.Second
 
 // showFinished prints the answer of a root that has ended while tasks below it continue. Otherwise
 // the answer would be lost with the process.
-func (a *app) showFinished(ctx context.Context, f follow) error {
+func (a *app) showFinished(ctx context.Context, f showOptions) error {
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), finishedTimeout)
 	defer stop()
 	found, err := f.client.sessions.GetSession(ctx, &pb.GetSessionRequest{SessionId: f.session})
@@ -105,9 +105,9 @@ func (a *app) showFinished(ctx context.Context, f follow) error {
 }
 
 // showPlain shows the session in lines.
-func (a *app) showPlain(ctx context.Context, f follow, w *watcher) (*pb.Idle, error) {
+func (a *app) showPlain(ctx context.Context, f showOptions, w *watcher) (*pb.Idle, error) {
 	w.deltas = true // they include the restarts of failed model calls
-	p := &plainView{out: a.Stdout, look: a.look(), forest: newForest(), decisionHelp: f.decisionHelp, after: f.after}
+	p := &plainView{out: a.Stdout, theme: a.theme(), forest: newForest(), decisionHelp: f.decisionHelp, after: f.after}
 	w.onLost = func(error) {
 		if p.connectionLost() {
 			a.complain("the connection is lost; trying again")
@@ -122,7 +122,7 @@ func (a *app) showPlain(ctx context.Context, f follow, w *watcher) (*pb.Idle, er
 	idle, err := w.each(ctx, p.step)
 	stop()
 	if err == nil {
-		err = a.print(p.forest.summary(a.now(), p.look.dot))
+		err = a.print(p.forest.summary(a.now(), p.theme.separator))
 	}
 	return idle, err
 }
@@ -136,10 +136,10 @@ func (a *app) asksAtTerminal() bool {
 }
 
 // showLive draws on the terminal, and leaves the last picture there.
-func (a *app) showLive(ctx context.Context, f follow, w *watcher) (*pb.Idle, error) {
+func (a *app) showLive(ctx context.Context, f showOptions, w *watcher) (*pb.Idle, error) {
 	w.deltas = true
-	l := &live{
-		forest: newForest(), look: a.look(), now: a.now, interrupt: a.Interrupt, decisionHelp: f.decisionHelp,
+	l := &liveView{
+		forest: newForest(), theme: a.theme(), now: a.now, interrupt: a.Interrupt, decisionHelp: f.decisionHelp,
 		why: func() string { return f.client.whyQueued(ctx) },
 	}
 	in := a.Stdin
@@ -147,7 +147,7 @@ func (a *app) showLive(ctx context.Context, f follow, w *watcher) (*pb.Idle, err
 		in = nil
 	}
 	if a.asksAtTerminal() {
-		l.questions.decide, l.questions.help, l.decisionHelp = f.client.answering(ctx), f.decisionHelp, decisionHelp{}
+		l.questions.decide, l.questions.help, l.decisionHelp = f.client.decider(ctx), f.decisionHelp, decisionHelp{}
 		l.questions.help.decideText = nil
 	}
 	idle, err := l.draw(ctx, w, in, a.Stdout)
@@ -155,8 +155,8 @@ func (a *app) showLive(ctx context.Context, f follow, w *watcher) (*pb.Idle, err
 		return idle, err
 	}
 	width, _ := a.terminal(a.Stdout)
-	lines := l.forest.draw(canvas{look: l.look, width: width, height: finalLines, now: a.now(), frame: -1, decisionHelp: f.decisionHelp})
-	lines = append(lines, l.look.dim.Render(l.forest.summary(a.now(), l.look.dot)))
+	lines := l.forest.draw(canvas{theme: l.theme, width: width, height: finalLines, now: a.now(), frame: -1, decisionHelp: f.decisionHelp})
+	lines = append(lines, l.theme.dim.Render(l.forest.summary(a.now(), l.theme.separator)))
 	if printErr := a.print(lines...); err == nil {
 		err = printErr
 	}

@@ -10,11 +10,11 @@ import (
 // forest is the tasks of a session and what each of them does. It is built from events in their
 // order, or from a snapshot. Texts are stored unchanged, and made safe when they are shown.
 type forest struct {
-	title string
-	root  *node
-	nodes map[string]*node
-	order []*node // in order of appearance
-	last  int64   // number of the last applied event
+	title   string
+	root    *node
+	nodes   map[string]*node
+	order   []*node // in order of appearance
+	lastSeq int64   // number of the last applied event
 }
 
 // node is a task. tools, denied and spent are of all runs; the rest is of the current run.
@@ -37,7 +37,7 @@ type node struct {
 	attempts      int // deliveries of the run
 	activity      string
 	preview       tail // what its model is writing
-	waitMet       int32
+	waitDone      int32
 	waitTotal     int32 // of a wait; 0: it waits for nothing
 	questions     []*pb.ApprovalRequested
 	openApprovals int32     // number of open approvals, if only that is known
@@ -110,10 +110,10 @@ func (f *forest) attach(n *node, parent string) {
 
 // apply applies an event. Events that were applied before change nothing.
 func (f *forest) apply(e *pb.Event) {
-	if e.GetSeq() <= f.last {
+	if e.GetSeq() <= f.lastSeq {
 		return
 	}
-	f.last = e.GetSeq()
+	f.lastSeq = e.GetSeq()
 	n := f.find(e.GetTaskId())
 	at := e.GetTime().AsTime()
 	switch k := e.GetKind().(type) {
@@ -140,10 +140,10 @@ func (f *forest) apply(e *pb.Event) {
 		n.background = true
 	case *pb.Event_Parked:
 		n.state = pb.TaskState_TASK_STATE_WAITING
-		n.waitMet, n.waitTotal = k.Parked.GetWait().GetMet(), k.Parked.GetWait().GetTotal()
+		n.waitDone, n.waitTotal = k.Parked.GetWait().GetMet(), k.Parked.GetWait().GetTotal()
 	case *pb.Event_Ready:
 		n.state, n.queued = pb.TaskState_TASK_STATE_PENDING, at
-		n.waitMet, n.waitTotal = 0, 0
+		n.waitDone, n.waitTotal = 0, 0
 	case *pb.Event_Progress:
 		n.activity, n.lastReported = k.Progress.GetActivity(), at
 	case *pb.Event_HookRan:
@@ -159,7 +159,7 @@ func (f *forest) apply(e *pb.Event) {
 // closeCall applies the result of a call.
 func (n *node) closeCall(c *pb.CallClosed) {
 	if n.state == pb.TaskState_TASK_STATE_WAITING {
-		n.waitMet = min(n.waitMet+1, n.waitTotal)
+		n.waitDone = min(n.waitDone+1, n.waitTotal)
 	}
 	if d := c.GetDenial(); d != nil {
 		n.denied++
@@ -173,7 +173,7 @@ func (n *node) begin(run int32, s *pb.TaskStarted, at time.Time) {
 	n.run, n.state = run, pb.TaskState_TASK_STATE_PENDING
 	n.reason, n.detail = pb.Reason_REASON_UNSPECIFIED, ""
 	n.attempts, n.activity, n.preview = 0, "", tail{}
-	n.waitMet, n.waitTotal = 0, 0
+	n.waitDone, n.waitTotal = 0, 0
 	n.queued, n.start, n.end = at, time.Time{}, time.Time{}
 	n.agent, n.description, n.background = s.GetAgent(), s.GetDescription(), s.GetBackground()
 	n.shell = s.GetKind() == pb.TaskKind_TASK_KIND_SHELL
@@ -202,7 +202,7 @@ func (n *node) addMessage(m *pb.MessageAppended, at time.Time) {
 func (n *node) finish(r *pb.TaskResult, at time.Time) {
 	n.state, n.reason, n.detail = r.GetState(), r.GetReason(), r.GetDetail()
 	n.activity, n.preview = "", tail{}
-	n.waitMet, n.waitTotal = 0, 0
+	n.waitDone, n.waitTotal = 0, 0
 	n.end = at
 	n.tools = n.pastTools + int64(r.GetToolUses())
 	n.spent = n.pastSpent.addUsage(r.GetUsage())
@@ -229,7 +229,7 @@ func restartText(d *pb.Delta) string { return strings.Trim(d.GetText(), "[]\n ")
 func forestOf(t *pb.GetTreeResponse) *forest {
 	f := newForest()
 	f.title = t.GetSession().GetTitle()
-	f.last = t.GetSession().GetLastSeq()
+	f.lastSeq = t.GetSession().GetLastSeq()
 	var add func(parent string, at *pb.TreeNode)
 	add = func(parent string, at *pb.TreeNode) {
 		n := f.find(at.GetTask().GetId())
@@ -256,7 +256,7 @@ func (n *node) set(t *pb.Task) {
 	if !n.ended() {
 		n.activity = t.GetActivity()
 	}
-	n.waitMet, n.waitTotal, n.openApprovals = t.GetWait().GetMet(), t.GetWait().GetTotal(), t.GetOpenApprovals()
+	n.waitDone, n.waitTotal, n.openApprovals = t.GetWait().GetMet(), t.GetWait().GetTotal(), t.GetOpenApprovals()
 	if t.GetParentId() != "" && !n.branch && t.GetRun() == 1 { // other tasks may have been created before their first run
 		n.queued = t.GetCreateTime().AsTime()
 	}
@@ -292,7 +292,7 @@ func (t *tail) add(text string, thinking bool) {
 }
 
 // step applies a step of a watched session.
-func (f *forest) step(s *pb.WatchSessionResponse) {
+func (f *forest) applyStep(s *pb.WatchSessionResponse) {
 	switch k := s.GetStep().(type) {
 	case *pb.WatchSessionResponse_Event:
 		f.apply(k.Event)

@@ -71,7 +71,7 @@ func (a *app) file(ctx context.Context, name, what string, most int) ([]byte, er
 
 // lines calls take with each line of a file, or of standard input for -, and its number. A line is
 // valid until take returns.
-func (a *app) lines(ctx context.Context, name string, take func(number int64, line []byte) error) error {
+func (a *app) lines(ctx context.Context, name string, handle func(number int64, line []byte) error) error {
 	from := a.openInput(ctx, name)
 	defer from.Close()
 	left := &io.LimitedReader{R: from, N: maxBatchBytes + 1}
@@ -83,7 +83,7 @@ func (a *app) lines(ctx context.Context, name string, take func(number int64, li
 		if left.N <= 0 || number > maxBatchLines {
 			return usagef("there are more than %d lines, or %d bytes: make several batches of it", maxBatchLines, maxBatchBytes)
 		}
-		if err := take(number, lines.Bytes()); err != nil {
+		if err := handle(number, lines.Bytes()); err != nil {
 			return err
 		}
 	}

@@ -18,9 +18,9 @@ const redrawInterval = 100 * time.Millisecond
 
 // live draws a growing session on a terminal. It is the model of a terminal program: only the
 // program's goroutine uses it.
-type live struct {
+type liveView struct {
 	forest       *forest
-	look         look
+	theme        theme
 	now          func() time.Time
 	interrupt    func()
 	why          func() string // why no worker takes queued runs
@@ -50,7 +50,7 @@ type (
 )
 
 // Init starts the clock of the picture.
-func (l *live) Init() tea.Cmd { return tick() }
+func (l *liveView) Init() tea.Cmd { return tick() }
 
 func tick() tea.Cmd {
 	return tea.Tick(redrawInterval, func(time.Time) tea.Msg { return tickMsg{} })
@@ -58,10 +58,10 @@ func tick() tea.Cmd {
 
 // Update processes a message. The picture changes only with the clock, so that a burst of events
 // is drawn once.
-func (l *live) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
+func (l *liveView) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	switch m := msg.(type) {
 	case stepMsg:
-		l.forest.step(m.step)
+		l.forest.applyStep(m.step)
 		l.questions.settle(m.step)
 	case lostMsg:
 		l.lost = true
@@ -101,7 +101,7 @@ func (l *live) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 }
 
 // checkStalled asks for the reason if the session has stalled.
-func (l *live) checkStalled() tea.Cmd {
+func (l *liveView) checkStalled() tea.Cmd {
 	if !l.stall.check(l.forest, l.now()) {
 		return nil
 	}
@@ -111,21 +111,21 @@ func (l *live) checkStalled() tea.Cmd {
 }
 
 // View returns the picture.
-func (l *live) View() tea.View { return tea.NewView(l.picture) }
+func (l *liveView) View() tea.View { return tea.NewView(l.picture) }
 
 // paint draws the picture: the tree, and a summary line below it. It leaves a line free for the
 // cursor. The picture never gets lower, because the terminal library would lose its position.
-func (l *live) paint() {
+func (l *liveView) paint() {
 	if l.forest.root == nil || l.width <= 0 || l.height <= 0 {
 		return
 	}
 	now := l.now()
 	question := l.questions.lines(l.forest, now, l.width, l.height-3)
 	lines := l.forest.draw(canvas{
-		look: l.look, width: l.width, height: max(1, l.height-2-len(question)), now: now, frame: l.frame, decisionHelp: l.decisionHelp,
+		theme: l.theme, width: l.width, height: max(1, l.height-2-len(question)), now: now, frame: l.frame, decisionHelp: l.decisionHelp,
 	})
 	if l.height > 2 {
-		lines = append(lines, l.look.dim.Render(ansi.Truncate(l.footer(now), l.width, l.look.more)))
+		lines = append(lines, l.theme.dim.Render(ansi.Truncate(l.footer(now), l.width, l.theme.ellipsis)))
 	}
 	lines = append(lines, question...)
 	for len(lines) < l.pictureHeight {
@@ -136,7 +136,7 @@ func (l *live) paint() {
 }
 
 // footer returns the line below the tree: first what needs attention, then the summary.
-func (l *live) footer(now time.Time) string {
+func (l *liveView) footer(now time.Time) string {
 	var parts []string
 	if l.stopping {
 		parts = append(parts, "stopping")
@@ -157,11 +157,11 @@ func (l *live) footer(now time.Time) string {
 		}
 		parts = append(parts, open)
 	}
-	return strings.Join(append(parts, l.forest.summary(now, l.look.dot)), l.look.dot)
+	return strings.Join(append(parts, l.forest.summary(now, l.theme.separator)), l.theme.separator)
 }
 
 // wipe removes the picture. The program has left the cursor on the last line of the picture.
-func (l *live) wipe(out io.Writer) error {
+func (l *liveView) wipe(out io.Writer) error {
 	if l.pictureHeight == 0 {
 		return nil
 	}
@@ -175,7 +175,7 @@ func (l *live) wipe(out io.Writer) error {
 
 // draw shows a watched session on a terminal until it is over, and returns its end. Ctrl-C calls
 // interrupt. If a person can be asked, the session is not over while an approval is open.
-func (l *live) draw(ctx context.Context, w *watcher, in io.Reader, out io.Writer) (*pb.Idle, error) {
+func (l *liveView) draw(ctx context.Context, w *watcher, in io.Reader, out io.Writer) (*pb.Idle, error) {
 	program := tea.NewProgram(l, tea.WithInput(in), tea.WithOutput(out), tea.WithoutSignalHandler())
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()

@@ -21,8 +21,8 @@ import (
 func TestLive(t *testing.T) {
 	t.Parallel()
 	interrupted := 0
-	l := &live{
-		forest: newForest(), look: newLook(true, false), interrupt: func() { interrupted++ },
+	l := &liveView{
+		forest: newForest(), theme: newTheme(true, false), interrupt: func() { interrupted++ },
 		now: func() time.Time { return zero.Add(3 * time.Second) },
 	}
 	tell := func(msg tea.Msg) tea.Cmd {

@@ -17,7 +17,7 @@ import (
 // happens between. Lines are indented by depth.
 type plainView struct {
 	out          io.Writer
-	look         look
+	theme        theme
 	forest       *forest
 	decisionHelp decisionHelp
 	after        int64 // events up to this one are applied and not shown
@@ -37,10 +37,10 @@ func (p *plainView) step(step *pb.WatchSessionResponse) error {
 	defer p.mu.Unlock()
 	switch k := step.GetStep().(type) {
 	case *pb.WatchSessionResponse_Event:
-		return p.event(k.Event)
+		return p.applyEvent(k.Event)
 	case *pb.WatchSessionResponse_Delta:
 		if n := p.forest.nodes[k.Delta.GetTaskId()]; n != nil && k.Delta.GetRestart() {
-			return p.tell(n, safeLine(restartText(k.Delta)))
+			return p.printLine(n, safeLine(restartText(k.Delta)))
 		}
 	}
 	return nil
@@ -75,7 +75,7 @@ func (p *plainView) watchStalls(ctx context.Context, why func(context.Context) s
 			select {
 			case now := <-look.C:
 				if p.isStalled(now) {
-					p.tellQueued(why(ctx))
+					p.printQueued(why(ctx))
 				}
 			case <-ctx.Done():
 				return
@@ -96,7 +96,7 @@ func (p *plainView) isStalled(now time.Time) bool {
 
 // tellQueued prints which task waits for a worker, and why. A write error is ignored here; the
 // next line reports it.
-func (p *plainView) tellQueued(why string) {
+func (p *plainView) printQueued(why string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	all := p.forest.queued()
@@ -107,11 +107,11 @@ func (p *plainView) tellQueued(why string) {
 	if more := len(all) - 1; more > 0 {
 		text = fmt.Sprintf("queued, and %d more: %s", more, why)
 	}
-	_ = p.tell(all[0], text)
+	_ = p.printLine(all[0], text)
 }
 
 // event applies an event and prints it.
-func (p *plainView) event(e *pb.Event) error {
+func (p *plainView) applyEvent(e *pb.Event) error {
 	settled := p.forest.questionSettledBy(e)
 	p.forest.apply(e)
 	if e.GetSeq() <= p.after {
@@ -146,14 +146,14 @@ func (p *plainView) event(e *pb.Event) error {
 	case *pb.Event_Result:
 		text = resultText(n)
 		if w := reasonText(k.Result.GetReason(), k.Result.GetDetail()); w != "" {
-			text += p.look.dot + w
+			text += p.theme.separator + w
 		}
 	case *pb.Event_ApprovalRequested:
 		text = askText(k.ApprovalRequested, e.GetTaskId(), k.ApprovalRequested.GetApprovalId(), p.decisionHelp)
 	case *pb.Event_ApprovalDecided:
-		text = settledText(settled, decidedText(k.ApprovalDecided), p.look.more)
+		text = settledText(settled, decidedText(k.ApprovalDecided), p.theme.ellipsis)
 	case *pb.Event_ApprovalExpired:
-		text = settledText(settled, "denied, since nobody decided in time", p.look.more)
+		text = settledText(settled, "denied, since nobody decided in time", p.theme.ellipsis)
 	case *pb.Event_CallClosed:
 		if text = deniedText(k.CallClosed.GetDenial()); text == "" {
 			return nil
@@ -161,12 +161,12 @@ func (p *plainView) event(e *pb.Event) error {
 	default:
 		return nil
 	}
-	return p.tell(n, text)
+	return p.printLine(n, text)
 }
 
 // tell prints a line about a task, with as many colours as the terminal supports.
-func (p *plainView) tell(n *node, text string) error {
-	_, err := lipgloss.Fprintf(p.out, "%s%s %s: %s\n", strings.Repeat("  ", n.depth), p.look.mark(n.state, -1), nameText(n), text)
+func (p *plainView) printLine(n *node, text string) error {
+	_, err := lipgloss.Fprintf(p.out, "%s%s %s: %s\n", strings.Repeat("  ", n.depth), p.theme.mark(n.state, -1), nameText(n), text)
 	return err
 }
 

@@ -46,7 +46,7 @@ type answeredMsg struct {
 }
 
 // answering returns the function that decides on approvals.
-func (c *client) answering(ctx context.Context) func(*pb.DecideApprovalRequest) error {
+func (c *client) decider(ctx context.Context) func(*pb.DecideApprovalRequest) error {
 	return func(req *pb.DecideApprovalRequest) error {
 		_, err := c.approvals.DecideApproval(ctx, req)
 		return during("deciding the approval", err)

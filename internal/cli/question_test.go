@@ -22,8 +22,8 @@ func TestQuestions(t *testing.T) {
 	now := zero.Add(3 * time.Second)
 	var decided []*pb.DecideApprovalRequest
 	var fails error
-	l := &live{
-		forest: newForest(), look: newLook(true, false), now: func() time.Time { return now },
+	l := &liveView{
+		forest: newForest(), theme: newTheme(true, false), now: func() time.Time { return now },
 		questions: questions{decide: func(req *pb.DecideApprovalRequest) error {
 			decided = append(decided, req)
 			return fails
@@ -139,8 +139,8 @@ func TestAnAnswerThatComesTooLate(t *testing.T) {
 	for name, eventFirst := range map[string]bool{"the decision is heard of first": true, "the refusal is heard of first": false} {
 		now := zero.Add(3 * time.Second)
 		refused := during("deciding the approval", status.Error(codes.FailedPrecondition, "it was denied"))
-		l := &live{
-			forest: newForest(), look: newLook(true, false), now: func() time.Time { return now },
+		l := &liveView{
+			forest: newForest(), theme: newTheme(true, false), now: func() time.Time { return now },
 			questions: questions{decide: func(*pb.DecideApprovalRequest) error { return refused }},
 		}
 		l.Update(tea.WindowSizeMsg{Width: 80, Height: 20})
@@ -181,8 +181,8 @@ func TestAQuestionAboutWhatIsNotShownWhole(t *testing.T) {
 	t.Parallel()
 	now := zero.Add(3 * time.Second)
 	var decided []*pb.DecideApprovalRequest
-	l := &live{
-		forest: newForest(), look: newLook(true, false), now: func() time.Time { return now },
+	l := &liveView{
+		forest: newForest(), theme: newTheme(true, false), now: func() time.Time { return now },
 		questions: questions{help: remoteDecisionHelp("").forSession("5e5510"), decide: func(req *pb.DecideApprovalRequest) error {
 			decided = append(decided, req)
 			return nil

@@ -208,7 +208,7 @@ func (r *runCommand) runAt(
 	}
 	session = resp.GetSession().GetId()
 	var denied denials
-	err = a.show(ctx, follow{
+	err = a.show(ctx, showOptions{
 		client: c, session: session, untilIdle: true, deltas: r.Deltas, quiet: r.Quiet, decisionHelp: by, denials: &denied, lastSeq: seen,
 		inProcess: r.Orchestrator == "",
 	})

@@ -64,7 +64,7 @@ func (a *app) printSession(s *pb.Session) error {
 	if a.json {
 		return a.printJSON(s)
 	}
-	l := a.look()
+	l := a.theme()
 	line := fmt.Sprintf("%s  %s %-9s  %7s ago  %9s  %9s  %s",
 		safeLine(s.GetId()), l.mark(s.GetState(), -1), stateText(s.GetState()),
 		durationText(a.now().Sub(s.GetCreateTime().AsTime()).Truncate(time.Second)),
@@ -87,7 +87,7 @@ func (a *app) printSession(s *pb.Session) error {
 	}
 	if width, terminal := a.terminal(a.Stdout); terminal {
 		for i := range lines {
-			lines[i] = ansi.Truncate(lines[i], width, l.more)
+			lines[i] = ansi.Truncate(lines[i], width, l.ellipsis)
 		}
 	}
 	return a.print(lines...)
@@ -114,12 +114,12 @@ func (t *treeCommand) Run(ctx context.Context, a *app) error {
 		if a.json {
 			return a.printJSON(resp)
 		}
-		f, l := forestOf(resp), a.look()
+		f, l := forestOf(resp), a.theme()
 		width, _ := a.terminal(a.Stdout)
-		lines := f.draw(canvas{look: l, width: width, now: a.now(), frame: -1, ids: true, decisionHelp: t.decisionHelp(a).forSession(session)})
-		foot := f.summary(a.now(), l.dot)
+		lines := f.draw(canvas{theme: l, width: width, now: a.now(), frame: -1, ids: true, decisionHelp: t.decisionHelp(a).forSession(session)})
+		foot := f.summary(a.now(), l.separator)
 		if all := resp.GetSession(); t.Task == nil && t.Depth > 0 && len(f.order) < int(all.GetTasks().GetTotal()) {
-			foot = f.partialSummary(all, a.now(), l.dot)
+			foot = f.partialSummary(all, a.now(), l.separator)
 		}
 		return a.print(append(lines, l.dim.Render(foot))...)
 	})
@@ -147,7 +147,7 @@ func (w *watchCommand) Run(ctx context.Context, a *app) error {
 		if end := resp.GetSession().GetLastSeq(); w.After < 0 || w.After > end {
 			return usagef("--after is %d; the last event is %d", w.After, end)
 		}
-		return a.show(ctx, follow{
+		return a.show(ctx, showOptions{
 			client: c, session: session, after: w.After, untilIdle: w.UntilIdle, deltas: w.Deltas, decisionHelp: w.decisionHelp(a),
 		})
 	})

@@ -76,7 +76,7 @@ func (a *app) printUnfinished(resp *pb.WaitTaskResponse) error {
 
 // wait waits until the task has ended, or the time is up. The first call must succeed; later ones
 // are retried over new connections. goesOn is called after each call if the task has not ended.
-func (w *waitCommand) wait(ctx context.Context, c *client, session, task string, goesOn func()) (*pb.WaitTaskResponse, error) {
+func (w *waitCommand) wait(ctx context.Context, c *client, session, task string, onUnfinished func()) (*pb.WaitTaskResponse, error) {
 	begun, gone := time.Now(), newOutage()
 	var last *pb.WaitTaskResponse // the last known state of the task
 	next := time.Duration(0)
@@ -91,7 +91,7 @@ func (w *waitCommand) wait(ctx context.Context, c *client, session, task string,
 			SessionId: session, TaskId: task, Timeout: durationpb.New(piece),
 		})
 		if err == nil && !resp.GetEnded() {
-			goesOn()
+			onUnfinished()
 		}
 		switch {
 		case err == nil && (resp.GetEnded() || final):

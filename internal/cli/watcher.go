@@ -31,9 +31,9 @@ type watcher struct {
 
 // each calls take with every step in order, each event once, until the session is idle (if
 // requested) or ctx ends.
-func (w *watcher) each(ctx context.Context, take func(*pb.WatchSessionResponse) error) (idle *pb.Idle, err error) {
+func (w *watcher) each(ctx context.Context, handle func(*pb.WatchSessionResponse) error) (idle *pb.Idle, err error) {
 	err = withRetries(ctx, w.connectedOnce, w.onLost, func() (got bool, err error) {
-		idle, got, err = w.stream(ctx, take)
+		idle, got, err = w.stream(ctx, handle)
 		w.connectedOnce = w.connectedOnce || got
 		return got, err
 	})
@@ -41,11 +41,11 @@ func (w *watcher) each(ctx context.Context, take func(*pb.WatchSessionResponse) 
 }
 
 // eachPastBlocks is each, but it continues while the session waits for approvals.
-func (w *watcher) eachPastBlocks(ctx context.Context, take func(*pb.WatchSessionResponse) error) (idle *pb.Idle, err error) {
-	idle, err = w.each(ctx, take)
+func (w *watcher) eachPastBlocks(ctx context.Context, handle func(*pb.WatchSessionResponse) error) (idle *pb.Idle, err error) {
+	idle, err = w.each(ctx, handle)
 	for err == nil && idle.GetCause() == pb.IdleCause_IDLE_CAUSE_BLOCKED {
-		if err = w.untilEvent(ctx, take); err == nil {
-			idle, err = w.each(ctx, take)
+		if err = w.untilEvent(ctx, handle); err == nil {
+			idle, err = w.each(ctx, handle)
 		}
 	}
 	return idle, err
@@ -56,12 +56,12 @@ var errEventSeen = errors.New("something has happened")
 
 // untilEvent calls take with the steps up to and including the next event, even if the session is
 // idle.
-func (w *watcher) untilEvent(ctx context.Context, take func(*pb.WatchSessionResponse) error) error {
+func (w *watcher) untilEvent(ctx context.Context, handle func(*pb.WatchSessionResponse) error) error {
 	until := w.untilIdle
 	w.untilIdle = false
 	defer func() { w.untilIdle = until }()
 	_, err := w.each(ctx, func(step *pb.WatchSessionResponse) error {
-		if err := take(step); err != nil || step.GetEvent() == nil {
+		if err := handle(step); err != nil || step.GetEvent() == nil {
 			return err
 		}
 		return errEventSeen
@@ -75,11 +75,11 @@ func (w *watcher) untilEvent(ctx context.Context, take func(*pb.WatchSessionResp
 // withRetries calls over with one stream after another until it succeeds. The first stream must be
 // established, unless begun is set; later ones are retried for retryTimeout. lost is called for
 // each broken stream; it may be nil.
-func withRetries(ctx context.Context, begun bool, lost func(error), over func() (got bool, err error)) error {
+func withRetries(ctx context.Context, begun bool, onLost func(error), stream func() (got bool, err error)) error {
 	gone := newOutage()
 	for {
 		tried := time.Now()
-		got, err := over()
+		got, err := stream()
 		if err == nil || ctx.Err() != nil || !isTemporary(err) {
 			return err
 		}
@@ -90,8 +90,8 @@ func withRetries(ctx context.Context, begun bool, lost func(error), over func() 
 		if !begun || gone.isTooLong() {
 			return err
 		}
-		if lost != nil {
-			lost(err)
+		if onLost != nil {
+			onLost(err)
 		}
 		select {
 		case <-time.After(gone.pause.NextBackOff()):
@@ -149,7 +149,7 @@ func isTemporary(err error) bool {
 
 // stream reads one stream. got reports whether it was established. An orchestrator of the previous
 // release only shows that with the first step.
-func (w *watcher) stream(ctx context.Context, take func(*pb.WatchSessionResponse) error) (idle *pb.Idle, got bool, err error) {
+func (w *watcher) stream(ctx context.Context, handle func(*pb.WatchSessionResponse) error) (idle *pb.Idle, got bool, err error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	stream, err := w.client.WatchSession(ctx, &pb.WatchSessionRequest{
@@ -173,7 +173,7 @@ func (w *watcher) stream(ctx context.Context, take func(*pb.WatchSessionResponse
 			return nil, got, err
 		}
 		got = true
-		if err := w.deliver(step, take); err != nil {
+		if err := w.deliver(step, handle); err != nil {
 			return nil, got, err
 		}
 		if step.GetIdle() != nil {
@@ -183,7 +183,7 @@ func (w *watcher) stream(ctx context.Context, take func(*pb.WatchSessionResponse
 }
 
 // deliver passes on the events of one message, one at a time.
-func (w *watcher) deliver(step *pb.WatchSessionResponse, take func(*pb.WatchSessionResponse) error) error {
+func (w *watcher) deliver(step *pb.WatchSessionResponse, handle func(*pb.WatchSessionResponse) error) error {
 	more := step.GetMore()
 	step.More = nil
 	for {
@@ -191,7 +191,7 @@ func (w *watcher) deliver(step *pb.WatchSessionResponse, take func(*pb.WatchSess
 			w.after = e.GetSeq()
 			w.denials.add(e)
 		}
-		if err := take(step); err != nil || len(more) == 0 {
+		if err := handle(step); err != nil || len(more) == 0 {
 			return err
 		}
 		step = &pb.WatchSessionResponse{Step: &pb.WatchSessionResponse_Event{Event: more[0]}}

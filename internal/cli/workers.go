@@ -53,7 +53,7 @@ func (w *listWorkersCommand) Run(ctx context.Context, a *app) error {
 // printWorker prints one line: id, used slots, age, version, and remarks.
 func (a *app) printWorker(w *pb.Worker, stats *pb.GetStatsResponse, width int) error {
 	id := safeLine(w.GetId())
-	line := fmt.Sprintf("%s  %9s  %7s  %s", a.look().bold.Render(id)+strings.Repeat(" ", width-ansi.StringWidth(id)),
+	line := fmt.Sprintf("%s  %9s  %7s  %s", a.theme().bold.Render(id)+strings.Repeat(" ", width-ansi.StringWidth(id)),
 		fmt.Sprint(w.GetRunning(), " of ", w.GetSlots()),
 		durationText(a.now().Sub(w.GetStartTime().AsTime()).Truncate(time.Second)), safeLine(w.GetVersion()))
 	if n := len(w.GetReplicaIds()); n > 1 {
@@ -79,12 +79,12 @@ func (a *app) statsText(s *pb.GetStatsResponse) string {
 	text := strings.Join([]string{
 		plural(int64(s.GetReplicas()), "orchestrator"), plural(int64(s.GetWorkers()), "worker"),
 		fmt.Sprintf("%d of %d slots in use", s.GetRunning(), s.GetSlots()), fmt.Sprintf("%d waiting", s.GetQueued()-s.GetHeld()),
-	}, a.look().dot)
+	}, a.theme().separator)
 	if oldest := s.GetOldestQueuedTime(); oldest != nil {
 		text += ", the oldest for " + durationText(a.now().Sub(oldest.AsTime()))
 	}
 	if held := s.GetHeld(); held > 0 {
-		text += a.look().dot + fmt.Sprintf("%d waiting for others to end", held)
+		text += a.theme().separator + fmt.Sprintf("%d waiting for others to end", held)
 	}
 	return text
 }
