@@ -103,7 +103,7 @@ func (c *approvalsCommand) Run(ctx context.Context, a *app) error {
 	})
 }
 
-// eachApproval calls take with every approval, oldest first.
+// eachApproval calls handle with every approval, oldest first.
 func (c *client) eachApproval(ctx context.Context, session string, all bool, handle func(*pb.Approval) error) error {
 	req := &pb.ListApprovalsRequest{SessionId: session, IncludeDecided: all, PageSize: 500}
 	for {

@@ -64,8 +64,8 @@ func (b *branchCommand) Run(ctx context.Context, a *app) error {
 	})
 }
 
-// whyBefore says why a branch starts before the named message, if the reason is that the message
-// calls tools.
+// branchPointReason says why a branch starts before the named message, if the reason is that the
+// message calls tools.
 func branchPointReason(own []*pb.Message, named string, base *pb.Base) string {
 	calls := func(b *pb.Block) bool { return b.GetToolUse() != nil }
 	for _, m := range own {

@@ -204,7 +204,7 @@ func (a *app) terminal(stream any) (width int, ok bool) {
 	return width, err == nil && width > 0
 }
 
-// look returns the style of standard output.
+// theme returns the theme of standard output.
 func (a *app) theme() theme {
 	_, terminal := a.terminal(a.Stdout)
 	return newTheme(a.utf8(), terminal)

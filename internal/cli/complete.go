@@ -34,7 +34,7 @@ func complete(ctx context.Context, of any, argument string, given []string) (val
 	return values, true
 }
 
-// offers are the sources of values, by the names of arguments.
+// completers return the values of arguments, by the names of the arguments.
 var completers = map[string]func(ctx context.Context, c *client, given []string) ([]string, error){
 	"session": completeSessions, "task": completeTasks, "id": completeApprovals, "name": completeAgents, "worker": completeWorkers,
 }

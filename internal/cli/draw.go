@@ -24,7 +24,7 @@ type canvas struct {
 	deniedWidth int // width of the widest count of denied calls
 }
 
-// Minimum canvas widths for each figure, and the width of the figure with its gap.
+// The minimum canvas width for each figure, and the width of the figure with its gap.
 const (
 	minTimeWidth, timeWidth     = 36, 8
 	minTokensWidth, tokensWidth = 56, 10

@@ -125,7 +125,7 @@ func (t *drillResult) struckIn() string {
 	return t.struck.Agent
 }
 
-// when says when the fault was to happen, and in whose run.
+// momentText says when the fault was to happen, and in whose run.
 func (t *drillResult) momentText() string {
 	switch agent := t.struckIn(); {
 	case t.struck == nil && t.broken == nil:

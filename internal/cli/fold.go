@@ -13,7 +13,7 @@ type row struct {
 	// hidden counts what is not shown: for a task without shown children, everything below it; for
 	// a row without a task, the siblings and everything below them.
 	hidden tally
-	// last says for each level below the root whether the row's branch is the last there.
+	// lastAtLevel says for each level below the root whether the row's branch is the last there.
 	lastAtLevel []bool
 }
 

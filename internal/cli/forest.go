@@ -291,7 +291,7 @@ func (t *tail) add(text string, thinking bool) {
 	}
 }
 
-// step applies a step of a watched session.
+// applyStep applies a step of a watched session.
 func (f *forest) applyStep(s *pb.WatchSessionResponse) {
 	switch k := s.GetStep().(type) {
 	case *pb.WatchSessionResponse_Event:

@@ -69,8 +69,8 @@ func (a *app) file(ctx context.Context, name, what string, most int) ([]byte, er
 	return data, nil
 }
 
-// lines calls take with each line of a file, or of standard input for -, and its number. A line is
-// valid until take returns.
+// lines calls handle with each line of a file, or of standard input for -, and its number. A line
+// is valid until handle returns.
 func (a *app) lines(ctx context.Context, name string, handle func(number int64, line []byte) error) error {
 	from := a.openInput(ctx, name)
 	defer from.Close()

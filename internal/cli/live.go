@@ -16,7 +16,7 @@ import (
 // redrawInterval is how often the picture is drawn.
 const redrawInterval = 100 * time.Millisecond
 
-// live draws a growing session on a terminal. It is the model of a terminal program: only the
+// liveView draws a growing session on a terminal. It is the model of a terminal program: only the
 // program's goroutine uses it.
 type liveView struct {
 	forest       *forest

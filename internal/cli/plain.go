@@ -94,7 +94,7 @@ func (p *plainView) isStalled(now time.Time) bool {
 	return p.stall.check(p.forest, now)
 }
 
-// tellQueued prints which task waits for a worker, and why. A write error is ignored here; the
+// printQueued prints which task waits for a worker, and why. A write error is ignored here; the
 // next line reports it.
 func (p *plainView) printQueued(why string) {
 	p.mu.Lock()
@@ -110,7 +110,7 @@ func (p *plainView) printQueued(why string) {
 	_ = p.printLine(all[0], text)
 }
 
-// event applies an event and prints it.
+// applyEvent applies an event and prints it.
 func (p *plainView) applyEvent(e *pb.Event) error {
 	settled := p.forest.questionSettledBy(e)
 	p.forest.apply(e)
@@ -164,7 +164,7 @@ func (p *plainView) applyEvent(e *pb.Event) error {
 	return p.printLine(n, text)
 }
 
-// tell prints a line about a task, with as many colours as the terminal supports.
+// printLine prints a line about a task, with as many colours as the terminal supports.
 func (p *plainView) printLine(n *node, text string) error {
 	_, err := lipgloss.Fprintf(p.out, "%s%s %s: %s\n", strings.Repeat("  ", n.depth), p.theme.mark(n.state, -1), nameText(n), text)
 	return err

@@ -45,7 +45,7 @@ type answeredMsg struct {
 	err      error
 }
 
-// answering returns the function that decides on approvals.
+// decider returns the function that decides on approvals.
 func (c *client) decider(ctx context.Context) func(*pb.DecideApprovalRequest) error {
 	return func(req *pb.DecideApprovalRequest) error {
 		_, err := c.approvals.DecideApproval(ctx, req)

@@ -15,7 +15,7 @@ import (
 // one completely.
 const finalLines = 200
 
-// follow configures how a session is shown until it is over.
+// showOptions configures how a session is shown until it is over.
 type showOptions struct {
 	client       *client
 	session      string

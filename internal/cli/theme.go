@@ -8,7 +8,7 @@ import (
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 )
 
-// look is the style of a drawing: its characters and its colours.
+// theme is the characters and the colours of a drawing.
 type theme struct {
 	spinner                    []string
 	marks                      map[pb.TaskState]string
@@ -21,7 +21,7 @@ type theme struct {
 	dim, bold, good, bad, busy lipgloss.Style
 }
 
-// newLook returns the style for a terminal with or without Unicode and colours.
+// newTheme returns the theme for a terminal with or without Unicode and colours.
 func newTheme(unicode, colour bool) theme {
 	l := asciiTheme()
 	if unicode {
@@ -86,7 +86,7 @@ func (l theme) mark(s pb.TaskState, frame int) string {
 	return l.stateStyle(s).Render(sign)
 }
 
-// ofState returns the colour of a state.
+// stateStyle returns the colour of a state.
 func (l theme) stateStyle(s pb.TaskState) lipgloss.Style {
 	switch s {
 	case pb.TaskState_TASK_STATE_RUNNING:

@@ -75,7 +75,8 @@ func (a *app) printUnfinished(resp *pb.WaitTaskResponse) error {
 }
 
 // wait waits until the task has ended, or the time is up. The first call must succeed; later ones
-// are retried over new connections. goesOn is called after each call if the task has not ended.
+// are retried over new connections. onUnfinished is called after each call if the task has not
+// ended.
 func (w *waitCommand) wait(ctx context.Context, c *client, session, task string, onUnfinished func()) (*pb.WaitTaskResponse, error) {
 	begun, gone := time.Now(), newOutage()
 	var last *pb.WaitTaskResponse // the last known state of the task

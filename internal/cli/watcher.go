@@ -29,7 +29,7 @@ type watcher struct {
 	connectedOnce bool        // a stream was established before
 }
 
-// each calls take with every step in order, each event once, until the session is idle (if
+// each calls handle with every step in order, each event once, until the session is idle (if
 // requested) or ctx ends.
 func (w *watcher) each(ctx context.Context, handle func(*pb.WatchSessionResponse) error) (idle *pb.Idle, err error) {
 	err = withRetries(ctx, w.connectedOnce, w.onLost, func() (got bool, err error) {
@@ -54,8 +54,8 @@ func (w *watcher) eachPastBlocks(ctx context.Context, handle func(*pb.WatchSessi
 // errEventSeen ends a watch at the first event.
 var errEventSeen = errors.New("something has happened")
 
-// untilEvent calls take with the steps up to and including the next event, even if the session is
-// idle.
+// untilEvent calls handle with the steps up to and including the next event, even if the session
+// is idle.
 func (w *watcher) untilEvent(ctx context.Context, handle func(*pb.WatchSessionResponse) error) error {
 	until := w.untilIdle
 	w.untilIdle = false
@@ -72,9 +72,9 @@ func (w *watcher) untilEvent(ctx context.Context, handle func(*pb.WatchSessionRe
 	return err
 }
 
-// withRetries calls over with one stream after another until it succeeds. The first stream must be
-// established, unless begun is set; later ones are retried for retryTimeout. lost is called for
-// each broken stream; it may be nil.
+// withRetries calls stream for one stream after another until it succeeds. The first stream must
+// be established, unless begun is set; later ones are retried for retryTimeout. onLost is called
+// for each broken stream; it may be nil.
 func withRetries(ctx context.Context, begun bool, onLost func(error), stream func() (got bool, err error)) error {
 	gone := newOutage()
 	for {
