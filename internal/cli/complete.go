@@ -20,14 +20,14 @@ func (r remote) target() remote { return r }
 // complete returns values for an argument of a command, as an orchestrator knows them. If none can
 // be reached, it returns no values and prints nothing.
 func complete(ctx context.Context, of any, argument string, given []string) (values []string, known bool) {
-	at, remote := of.(interface{ place() remote })
+	at, remote := of.(interface{ target() remote })
 	offer := completers[argument]
 	if !remote || offer == nil {
 		return nil, false
 	}
 	ctx, cancel := context.WithTimeout(ctx, completeTimeout)
 	defer cancel()
-	_ = at.place().with(func(c *client) (err error) {
+	_ = at.target().with(func(c *client) (err error) {
 		values, err = offer(ctx, c, given)
 		return err
 	})

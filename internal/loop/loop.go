@@ -31,6 +31,7 @@ var ErrLost = errors.New("the attempt is lost")
 // Outcome is how an attempt ended.
 type Outcome uint8
 
+// The outcomes of an attempt.
 const (
 	ongoing Outcome = iota // the attempt is not over
 	Lost                   // the run continues elsewhere, or the context ended

@@ -8,6 +8,7 @@ import (
 // Approvals decides what happens to the questions of a sub-agent.
 type Approvals uint8
 
+// What happens to the questions of a sub-agent.
 const (
 	ApprovalsUnspecified Approvals = iota // decided elsewhere
 	ApprovalsDeny                         // questions are denied

@@ -5,6 +5,7 @@ import "fmt"
 // Mode decides on calls that match no rule.
 type Mode uint8
 
+// The modes.
 const (
 	ModeUnspecified Mode = iota // no opinion
 	ModeDefault                 // reading is allowed, everything else asks
@@ -65,6 +66,7 @@ func (m Mode) decide(access Access) Decision {
 // Decision is the decision on a call. A greater one is stricter.
 type Decision uint8
 
+// The decisions.
 const (
 	Allow Decision = iota
 	Ask
@@ -84,6 +86,7 @@ func (d Decision) String() string {
 // Access is what a tool does to the world.
 type Access uint8
 
+// The kinds of access.
 const (
 	AccessOther   Access = iota // anything
 	AccessRead                  // it only reads, or delegates to others whose own authority decides

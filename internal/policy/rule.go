@@ -12,6 +12,7 @@ import (
 // Kind says how an argument is matched.
 type Kind uint8
 
+// The kinds of arguments.
 const (
 	KindText    Kind = iota // as it is: a name
 	KindPath                // a clean, slash-separated path of the workspace

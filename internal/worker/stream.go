@@ -39,7 +39,7 @@ type workStream struct {
 	maxAge        time.Duration // after which it is replaced when idle
 	expired       atomic.Bool   // it was ended because of its age
 	lastReceived  atomic.Int64  // time of the last message, since openedAt
-	claimAnswered atomic.Bool   // a claim was answered, other than with a protocol refusal
+	claimAnswered atomic.Bool   // a claim or a reattachment was answered, other than with a protocol refusal
 	sendMu        sync.Mutex    // held during a send; locked after the mutexes of the conn
 }
 
