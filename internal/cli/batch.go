@@ -163,6 +163,7 @@ type batch struct {
 
 	answers                    int64 // other than "not now"
 	completed, failed, refused int64
+	denied                     int64 // calls of all that have ended
 }
 
 // reportLost reports a broken stream, once until there is an answer again.
@@ -270,6 +271,7 @@ func (b *batch) handleAnswer(ctx context.Context, answer *pb.CreateSessionsRespo
 	}
 	delete(b.open, number)
 	delete(b.reportedApprovals, number)
+	b.denied += int64(answer.GetOpened().GetSession().GetDeniedCalls())
 	switch {
 	case refused != nil:
 		b.refused++
@@ -330,7 +332,11 @@ func (b *batch) print(answer *pb.CreateSessionsResponse) error {
 		if reason := reasonText(root.GetReason(), root.GetDetail()); reason != "" {
 			said = reason
 		}
-		parts = append(parts, l.mark(root.GetState(), -1)+" "+stateText(root.GetState()), safeLine(root.GetSessionId()), said)
+		state := l.mark(root.GetState(), -1) + " " + stateText(root.GetState())
+		if denied := answer.GetOpened().GetSession().GetDeniedCalls(); denied > 0 {
+			state += ", " + deniedCalls(int64(denied))
+		}
+		parts = append(parts, state, safeLine(root.GetSessionId()), said)
 	}
 	line := strings.Join(parts, "  ")
 	if width, terminal := b.app.terminal(b.app.Stdout); terminal {
@@ -354,6 +360,9 @@ func (b *batch) printCounts() error {
 	}
 	if b.refused > 0 {
 		all = append(all, fmt.Sprintf("%d refused", b.refused))
+	}
+	if b.denied > 0 {
+		all = append(all, deniedCalls(b.denied))
 	}
 	return b.app.print(l.dim.Render(strings.Join(all, l.separator)))
 }

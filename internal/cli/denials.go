@@ -41,6 +41,9 @@ func deniedCall(d *pb.Denial, most int) string {
 	return safeLine(d.GetTool()) + " " + quoted(shown) + more
 }
 
+// deniedCalls counts calls that were denied.
+func deniedCalls(n int64) string { return plural(n, "call") + " denied" }
+
 // denials collects the calls of a session that were denied because nobody was asked. Calls that
 // the permissions deny are not included.
 type denials struct {

@@ -15,6 +15,8 @@ type forest struct {
 	nodes   map[string]*node
 	order   []*node // in order of appearance
 	lastSeq int64   // number of the last applied event
+
+	denied int64 // calls that were denied, as the session counts them; each node counts those that events showed
 }
 
 // node is a task. tools, denied and spent are of all runs; the rest is of the current run.

@@ -72,15 +72,15 @@ func (t tally) more() string {
 // summary summarises the session on one line.
 func (f *forest) summary(now time.Time, sep string) string {
 	var all tally
-	var calls, denied int64
+	var calls, shown int64
 	var spent tokenUsage
 	for _, n := range f.order {
 		all.add(n)
 		spent = spent.plus(n.spent)
 		calls += n.tools
-		denied += n.denied
+		shown += n.denied
 	}
-	parts := []string{plural(int64(all.total()), "task"), all.String(), callsText(calls, denied)}
+	parts := []string{plural(int64(all.total()), "task"), all.String(), callsText(calls, max(shown, f.denied))}
 	return strings.Join(append(parts, f.usageText(spent, now)...), sep)
 }
 
@@ -95,8 +95,11 @@ func callsText(all, denied int64) string {
 
 // partialSummary says how much of a session its upper levels are, and summarises the session.
 func (f *forest) partialSummary(s *pb.Session, now time.Time, sep string) string {
-	shown := fmt.Sprintf("%d of %s shown", len(f.order), plural(int64(s.GetTasks().GetTotal()), "task"))
-	return strings.Join(append([]string{shown}, f.usageText(tokenUsage{}.addUsage(s.GetUsage()), now)...), sep)
+	parts := []string{fmt.Sprintf("%d of %s shown", len(f.order), plural(int64(s.GetTasks().GetTotal()), "task"))}
+	if f.denied > 0 {
+		parts = append(parts, deniedCalls(f.denied))
+	}
+	return strings.Join(append(parts, f.usageText(tokenUsage{}.addUsage(s.GetUsage()), now)...), sep)
 }
 
 // usageText returns the tokens, the cost and the time of the session.

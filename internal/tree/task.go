@@ -33,8 +33,9 @@ type Session struct {
 	ClosedAt  time.Time // zero: it is open
 	DeletedAt time.Time // its rows are being removed; zero: it is there
 
-	Asking int      // approvals that nobody has decided
-	Grants []string // what is allowed without asking again
+	Asking      int      // approvals that nobody has decided
+	DeniedCalls int      // calls of its tasks that were not allowed to run
+	Grants      []string // what is allowed without asking again
 
 	Workspace string // the directory that it shares with others; empty: it has its own
 

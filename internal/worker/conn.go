@@ -129,7 +129,7 @@ func (c *conn) receive(s *workStream) error {
 		if err != nil {
 			return err
 		}
-		for r := range wire.Apart(resp) {
+		for r := range wire.SplitResponses(resp) {
 			c.handle(s, r)
 		}
 	}
