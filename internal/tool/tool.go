@@ -57,8 +57,8 @@ type Call struct {
 	// Permissions are those of the run. A tool uses them to decide on further actions of the call,
 	// each as a call of its own; nil allows everything.
 	Permissions policy.Layers
-	// Background is closed to ask the call to release the run. A tool that supports it returns a
-	// [Spawn] of what it is running. nil: never asked.
+	// Background is closed to ask the call to let the run continue without it. A tool that supports
+	// this returns a [Spawn] of what it is running. nil: never asked.
 	Background <-chan struct{}
 	// NoBackground means that nothing may run in the background: requests for it run in the
 	// foreground.
