@@ -65,8 +65,8 @@
 //
 // # The worker
 //
-// internal/worker/slot.go claims and prepares, over a line (line.go) of one stream after
-// another, each to the replica that knows the session best, if it has a choice
+// internal/worker/slot.go claims and prepares runs, over a connection (conn.go) of one stream
+// after another, each to the replica that knows the session best, if it has a choice
 // (internal/route); internal/loop/loop.go is the turn
 // machine: model, message, tools, results, model. A fresh run, a wake and a run
 // whose last worker was killed take the same path: look at the transcript, look

@@ -1,5 +1,4 @@
-// Command coppice runs trees of LLM agents, and talks to an orchestrator that
-// does.
+// Command coppice runs trees of LLM agents, in its own process or at an orchestrator.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Command orchestrator serves the gRPC API, keeps sessions and their trees in
-// the database, and hands runs to workers.
+// Command orchestrator serves the gRPC API, stores sessions and their trees in the database, and
+// gives runs to workers.
 package main
 
 import (
@@ -86,9 +86,9 @@ func main() {
 	limits.RootIterations, limits.SubIterations = f.MaxIterations, f.MaxIterationsSub
 	limits.RunTimeout = f.RunTimeout
 	limits.OutputBytes, limits.NoBackground = f.MaxOutput, f.NoBackground
-	f.Bound(&limits)
+	f.Apply(&limits)
 	secrets, err := f.secrets()
-	logs := assembly.Logs(os.Stderr)
+	logs := assembly.LogHandler(os.Stderr)
 	if err == nil {
 		err = run(f, limits, secrets, logs)
 	}
@@ -98,18 +98,18 @@ func main() {
 	}
 }
 
-// secrets are those of the environment, and those that flags hold.
+// secrets returns the secrets in the environment and in flags.
 func (f *options) secrets() (*redact.Opened, error) {
 	others := append(redact.FromURL("COPPICE_DATABASE_URL", f.Database), redact.FromURL("COPPICE_REDIS_URL", f.RedisURL)...)
 	return f.Flags.Open(os.Environ(), append(others, redact.Secret{Name: "COPPICE_CALLBACK_SECRET", Value: f.CallbackSecret})...)
 }
 
-// maxDollars is the largest bound of a session's cost.
+// maxDollars is the maximum of --max-session-cost.
 const maxDollars = 1e9
 
-// budget is what a session may use at most.
+// budget returns the maximum budget of a session.
 func (f options) budget() (tree.Budget, error) {
-	if !(f.MaxSessionCost >= 0 && f.MaxSessionCost <= maxDollars) { // nor is it a number otherwise
+	if !(f.MaxSessionCost >= 0 && f.MaxSessionCost <= maxDollars) { // also refuses NaN
 		return tree.Budget{}, fmt.Errorf("--max-session-cost %g must be from 0 to %g", f.MaxSessionCost, maxDollars)
 	}
 	return tree.Budget{
@@ -120,7 +120,7 @@ func (f options) budget() (tree.Budget, error) {
 func run(f options, limits tree.Limits, secrets *redact.Opened, logs slog.Handler) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	// The first signal asks to stop; a second one is not caught any more.
+	// The first signal asks to stop. A second one ends the process.
 	context.AfterFunc(ctx, stop)
 	budget, err := f.budget()
 	if err != nil {
@@ -135,7 +135,7 @@ func run(f options, limits tree.Limits, secrets *redact.Opened, logs slog.Handle
 	}
 	defer m.Close()
 	log := m.Logger
-	defer assembly.SayStopping(ctx, log)()
+	defer assembly.LogStopping(ctx, log)()
 	secrets.Report(ctx, log)
 	stopProfiles, err := assembly.ServeProfiles(ctx, f.PprofListen, log)
 	if err != nil {

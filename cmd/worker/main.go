@@ -1,5 +1,4 @@
-// Command worker pulls ready runs from Redis and carries them forward for an
-// orchestrator.
+// Command worker claims ready runs of an orchestrator and executes them.
 package main
 
 import (
@@ -59,7 +58,7 @@ func main() {
 	assembly.AnswerHealthCheck(os.Args[1:])
 	flags.Parse(&f, "Runs agents for a Coppice orchestrator.")
 	secrets, err := f.Redact.Open(os.Environ(), append(redact.FromURL("COPPICE_REDIS_URL", f.RedisURL), redact.Secret{Name: "COPPICE_TOKEN", Value: f.Token})...)
-	logs := assembly.Logs(os.Stderr)
+	logs := assembly.LogHandler(os.Stderr)
 	if err == nil {
 		err = run(f, secrets, logs)
 	}
@@ -69,7 +68,7 @@ func main() {
 	}
 }
 
-// read reads the files that the flags name.
+// read reads the files that flags name.
 func (f *options) read() (hooks []hook.Spec, servers []mcp.Server, err error) {
 	if f.Hooks != "" {
 		if hooks, err = hook.Load(f.Hooks); err != nil {
@@ -82,8 +81,8 @@ func (f *options) read() (hooks []hook.Spec, servers []mcp.Server, err error) {
 	return hooks, servers, err
 }
 
-// choose chooses the model that agents of this process use.
-func (f *options) choose(m *assembly.Measuring) (provider.Choice, error) {
+// choose chooses the model of this process's agents.
+func (f *options) choose(m *assembly.Instruments) (provider.Choice, error) {
 	tries, err := m.RetryMetrics()
 	if err != nil {
 		return provider.Choice{}, err
@@ -95,13 +94,13 @@ func (f *options) choose(m *assembly.Measuring) (provider.Choice, error) {
 	return chosen, err
 }
 
-// signals gives a context that ends with the first signal that asks the process to end, and
-// what the second one closes. A third is not caught any more.
+// signals returns a context that ends with the first signal to stop, and a channel that the second
+// signal closes. A third signal ends the process.
 func signals() (ctx context.Context, hurry <-chan struct{}) {
 	ctx, end := context.WithCancel(context.Background())
 	asked, second := make(chan os.Signal, 2), make(chan struct{})
 	signal.Notify(asked, os.Interrupt, syscall.SIGTERM)
-	go func() { // as long as there is the process
+	go func() { // runs as long as the process
 		<-asked
 		end()
 		<-asked
@@ -122,7 +121,7 @@ func run(f options, secrets *redact.Opened, logs slog.Handler) error {
 	}
 	defer m.Close()
 	log := m.Logger
-	defer assembly.SayStopping(ctx, log)()
+	defer assembly.LogStopping(ctx, log)()
 	secrets.Report(ctx, log)
 	stopProfiles, err := assembly.ServeProfiles(ctx, f.PprofListen, log)
 	if err != nil {
@@ -163,12 +162,12 @@ func run(f options, secrets *redact.Opened, logs slog.Handler) error {
 		f.Workspace = "."
 	}
 	return assembly.Worker{
-		Begun: func() {
+		OnReady: func() {
 			log.Info("working", "orchestrator", f.Orchestrator, "pool", f.Pool, "slots", f.Slots, "model", chosen.Description)
 		},
 		Orchestrator: conn, Redis: client, Pool: f.Pool, Slots: f.Slots,
 		Workspace: f.Workspace, Workspaces: f.Workspaces, SkillsDirs: f.SkillsDir, PluginsDir: f.PluginsDir,
 		Model: chosen.Model, Governor: chosen.Limiter, Logger: log, Telemetry: m.Telemetry,
-		Hooks: hooks, DefinitionHooks: f.DefinitionHooks, FetchAllow: f.FetchAllow, Health: health, Alive: living, DrainFor: f.DrainFor, Hurry: hurry, Secrets: secrets.Redactor, BashNetwork: f.BashNetwork, MCP: servers, Sandbox: f.Options,
+		Hooks: hooks, DefinitionHooks: f.DefinitionHooks, FetchAllow: f.FetchAllow, Health: health, Alive: living, DrainFor: f.DrainFor, StopDraining: hurry, Secrets: secrets.Redactor, BashNetwork: f.BashNetwork, MCP: servers, Sandbox: f.Options,
 	}.Run(ctx)
 }

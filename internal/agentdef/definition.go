@@ -31,7 +31,7 @@ type Definition struct {
 	// Model is the name of the model. If it is empty, the parent or client that starts the
 	// agent chooses.
 	Model string
-	// Tools are the entries (see [policy.Names]) for the tools that it may use. If it is empty,
+	// Tools are the entries (see [policy.EntryMatches]) for the tools that it may use. If it is empty,
 	// it may use all tools except those that must be named.
 	Tools []string
 	// DisallowedTools are entries for tools that it may not use. They override Tools.
@@ -123,15 +123,15 @@ const taskTool = "task"
 
 // Allows reports whether the agent may use a tool.
 func (d *Definition) Allows(tool string) bool {
-	names := func(entry string) bool { return policy.Names(entry, tool) }
+	names := func(entry string) bool { return policy.EntryMatches(entry, tool) }
 	return (len(d.Tools) == 0 || slices.ContainsFunc(d.Tools, names)) && !slices.ContainsFunc(d.DisallowedTools, names)
 }
 
 // MayUse reports whether the agent may use any tool that an entry matches, as far as can be
 // decided without the list of tools.
 func (d *Definition) MayUse(entry string) bool {
-	meets := func(other string) bool { return policy.Meet(other, entry) }
+	meets := func(other string) bool { return policy.EntriesOverlap(other, entry) }
 	// A glob that matches the text of the entry also matches all tools that the entry matches.
-	covers := func(other string) bool { return other == entry || policy.Names(other, entry) }
+	covers := func(other string) bool { return other == entry || policy.EntryMatches(other, entry) }
 	return (len(d.Tools) == 0 || slices.ContainsFunc(d.Tools, meets)) && !slices.ContainsFunc(d.DisallowedTools, covers)
 }

@@ -20,7 +20,7 @@ func TestApprovalsByDefault(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, want := tree.DefaultLimits(), tree.DefaultLimits()
-	ApprovalFlags{Approvals: said("Approvals"), ApprovalTimeout: timeout}.Bound(&got)
+	ApprovalFlags{Approvals: said("Approvals"), ApprovalTimeout: timeout}.Apply(&got)
 	if got.Approval != want.Approval || got.Escalate != want.Escalate {
 		t.Errorf("%s and escalate: %t, want %s and %t", got.Approval, got.Escalate, want.Approval, want.Escalate)
 	}

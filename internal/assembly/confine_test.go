@@ -14,7 +14,7 @@ func TestConfinedInWorkspaces(t *testing.T) {
 	w.Sandbox.Sandbox = "best-effort"
 	confined := func(t *testing.T, from string) string {
 		t.Chdir(from)
-		s, err := w.confine(t.Context())
+		s, err := w.newSandbox(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -30,7 +30,7 @@ func TestConfinedInWorkspaces(t *testing.T) {
 	// It is the root that has to be one for commands.
 	t.Chdir(root)
 	w.Workspaces = "/"
-	if _, err := w.confine(t.Context()); err == nil || !strings.Contains(err.Error(), "the workspace") {
+	if _, err := w.newSandbox(t.Context()); err == nil || !strings.Contains(err.Error(), "the workspace") {
 		t.Errorf("with / for a root: %v", err)
 	}
 }

@@ -17,35 +17,35 @@ import (
 	"github.com/coppice-run/coppice/internal/route"
 )
 
-// Times of a client's connection: how soon it tries again after a failure, and
-// how soon it notices a link that is dead but not closed.
+// Times of a client's connection: the delays between attempts to connect, and how soon a
+// connection that is dead but not closed is detected.
 const (
-	reconnectFirst = 50 * time.Millisecond
-	reconnectMost  = 2 * time.Second
-	pingSilent     = 10 * time.Second
-	pingPatience   = 3 * time.Second
+	reconnectMin = 50 * time.Millisecond
+	reconnectMax = 2 * time.Second
+	pingAfter    = 10 * time.Second
+	pingTimeout  = 3 * time.Second
 )
 
-// maxAnswerBytes bounds one answer; a large tree is large.
-const maxAnswerBytes = 64 << 20
+// maxResponseBytes bounds one response. A large tree is a large response.
+const maxResponseBytes = 64 << 20
 
-// Connect makes a client connection to orchestrators; calls spread over all
-// replicas that the target names: by a name with several addresses, or by a list
-// of host:port with commas between them. Of more options the later count: without
-// them the connection is not encrypted and calls carry no token.
+// Connect creates a client connection to orchestrators. Calls spread over all replicas that the
+// target names: one name with several addresses, or a comma-separated list of host:port. Later
+// options override earlier ones. Without options the connection is not encrypted, and calls carry
+// no token.
 func Connect(target string, more ...grpc.DialOption) (*grpc.ClientConn, error) {
 	options := append([]grpc.DialOption{
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultServiceConfig(`{"loadBalancingConfig":[{"` + route.Policy + `":{}}]}`),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswerBytes)),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxResponseBytes)),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{
-			Time: pingSilent, Timeout: pingPatience, PermitWithoutStream: true,
+			Time: pingAfter, Timeout: pingTimeout, PermitWithoutStream: true,
 		}),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff: backoff.Config{
-				BaseDelay: reconnectFirst, Multiplier: 1.6, Jitter: 0.2, MaxDelay: reconnectMost,
+				BaseDelay: reconnectMin, Multiplier: 1.6, Jitter: 0.2, MaxDelay: reconnectMax,
 			},
-			MinConnectTimeout: reconnectMost,
+			MinConnectTimeout: reconnectMax,
 		}),
 	}, more...)
 	addresses := strings.Split(target, ",")
@@ -53,7 +53,8 @@ func Connect(target string, more ...grpc.DialOption) (*grpc.ClientConn, error) {
 		return nil, fmt.Errorf("connecting to orchestrators: an address in %q is empty", target)
 	}
 	for _, a := range addresses {
-		// gRPC takes it for a part of a name. Resolvers of a caller's own are not known here, and have no host there.
+		// gRPC would take an unknown scheme for a part of the name. A resolver that is passed as an option
+		// is unknown here too, but its target has no host.
 		if scheme, rest, has := strings.Cut(a, "://"); has && resolver.Get(scheme) == nil && !strings.HasPrefix(rest, "/") {
 			return nil, fmt.Errorf("connecting to orchestrators: there is none at %q: expected HOST:PORT", a)
 		}
@@ -64,7 +65,7 @@ func Connect(target string, more ...grpc.DialOption) (*grpc.ClientConn, error) {
 		for _, a := range addresses {
 			address := resolver.Address{Addr: a}
 			if host, _, err := net.SplitHostPort(a); err == nil {
-				address.ServerName = host // what its certificate has to name
+				address.ServerName = host // the name to expect in its certificate
 			}
 			state.Endpoints = append(state.Endpoints, resolver.Endpoint{Addresses: []resolver.Address{address}})
 		}

@@ -31,46 +31,46 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// DefaultSlots is how many runs a worker carries at once.
+// DefaultSlots is the default number of slots of a worker.
 const DefaultSlots = 16
 
-// Dev is an orchestrator and a worker in one process.
+// Dev configures an orchestrator and a worker in one process.
 type Dev struct {
-	DataDir        string       // the database lives here
-	Listen         string       // host:port to serve on as well; empty: in-process only
-	Security       auth.Server  // of calls from outside the process; its TLS is not used
-	RedisURL       string       // empty: a Redis in the process
+	DataDir        string       // directory of the database
+	Listen         string       // host:port on which to serve other processes; empty: none
+	Security       auth.Server  // of calls from other processes; its TLS is not used
+	RedisURL       string       // empty: an embedded Redis
 	Workspace      string       // the directory that all sessions work in
-	Workspaces     string       // or: the one below which each session has its own
+	Workspaces     string       // or: the root of one directory for each session
 	Files          Files        // agents, plugins, skills, models
 	Slots          int          // 0: DefaultSlots
 	Limits         *tree.Limits // nil: the defaults
 	Hooks          []hook.Spec  // on the start and stop of sub-agents
 	Callbacks      callback.Config
-	RetainSessions time.Duration // in which nothing happens; 0: for ever
-	// DefinitionHooks lets the hooks run that come with agents' definitions.
+	RetainSessions time.Duration // delete sessions after this time without activity; 0: never
+	// DefinitionHooks enables the hooks in agents' definitions.
 	DefinitionHooks bool
 	FetchAllow      []string         // as in Worker
 	MCP             []mcp.Server     // as in Worker
-	Secrets         *redact.Redactor // that are not stored, and told to nobody; nil: none are known
+	Secrets         *redact.Redactor // never stored or shown; nil: none are known
 	BashNetwork     bool             // as in Worker
 	Sandbox         sandbox.Options
 	Model           model.Model
 	Governor        *ratelimit.Limiter   // of the model; nil: none
-	Telemetry       *telemetry.Telemetry // nil: nobody measures
+	Telemetry       *telemetry.Telemetry // nil: none
 	Logger          *slog.Logger
 }
 
-// Files is where the files are that say what agents there are and what they know.
+// Files locates the files that define agents, skills, models and prices.
 type Files struct {
-	Agents  []string // directories of definitions; the later goes before the earlier
+	Agents  []string // directories of definitions; later ones take precedence
 	Plugins string   // directory of plugins; empty: none
-	Skills  []string // directories of skills; the earlier goes before the later
-	Models  string   // file of the names of models; empty: the one that is built in
-	Prices  string   // file of what models cost; empty: what is built in
+	Skills  []string // directories of skills; earlier ones take precedence
+	Models  string   // file of model names; empty: built in
+	Prices  string   // file of model prices; empty: built in
 }
 
-// Running is a Dev that has been started.
+// Running is a started Dev.
 type Running struct {
 	conn    *grpc.ClientConn
 	db      *store.Store
@@ -80,10 +80,10 @@ type Running struct {
 	err     error
 }
 
-// pipeBytes is the buffer of the connection inside the process.
-const pipeBytes = 64 << 10
+// pipeBufferBytes is the buffer size of the in-process connection.
+const pipeBufferBytes = 64 << 10
 
-// StartDev starts everything and returns once calls are served.
+// StartDev starts everything and returns when calls are served.
 func StartDev(ctx context.Context, d Dev) (*Running, error) {
 	if err := os.MkdirAll(d.DataDir, 0o700); err != nil {
 		return nil, fmt.Errorf("making the data directory: %w", err)
@@ -92,11 +92,11 @@ func StartDev(ctx context.Context, d Dev) (*Running, error) {
 	if err != nil {
 		return nil, err
 	}
-	inside, err := d.inside()
+	inside, err := d.inProcessAuth()
 	if err != nil {
 		return nil, errors.Join(err, closeRedis())
 	}
-	pipe := bufconn.Listen(pipeBytes)
+	pipe := bufconn.Listen(pipeBufferBytes)
 	r := &Running{done: make(chan struct{})}
 	listeners := []net.Listener{pipe}
 	if d.Listen != "" {
@@ -121,16 +121,15 @@ func StartDev(ctx context.Context, d Dev) (*Running, error) {
 	}()
 	select {
 	case <-served:
-		r.connect(ctx)
+		r.waitConnected(ctx)
 		return r, nil
 	case <-r.done:
 		return nil, r.err
 	}
 }
 
-// inside gives the connection inside the process a token of its own, if calls have
-// to carry one.
-func (d Dev) inside() ([]grpc.DialOption, error) {
+// inProcessAuth returns the token of the in-process connection, if calls need one.
+func (d Dev) inProcessAuth() ([]grpc.DialOption, error) {
 	if d.Security.Tokens == nil {
 		return nil, nil
 	}
@@ -141,9 +140,9 @@ func (d Dev) inside() ([]grpc.DialOption, error) {
 	return []grpc.DialOption{auth.WithToken(token)}, nil
 }
 
-// connect waits until the connection is up, or closed: if opening the database has taken
-// long, the first try of the worker came to nothing, and a call would fail with that.
-func (r *Running) connect(ctx context.Context) {
+// waitConnected waits until the connection is ready or closed. If opening the database took long,
+// the worker's first attempt to connect has failed, and a call would fail with that error.
+func (r *Running) waitConnected(ctx context.Context) {
 	for {
 		state := r.conn.GetState()
 		if state == connectivity.Ready || state == connectivity.Shutdown {
@@ -171,7 +170,7 @@ func (d Dev) redis() (*redis.Client, func() error, error) {
 	return embedded.Client(), embedded.Close, nil
 }
 
-// Orchestrator is its orchestrator, on a Redis of its own or on the one of the process.
+// Orchestrator returns the configuration of the orchestrator, on the given Redis.
 func (d Dev) Orchestrator(client *redis.Client, listeners ...net.Listener) Orchestrator {
 	limits := tree.DefaultLimits()
 	if d.Limits != nil {
@@ -186,7 +185,7 @@ func (d Dev) Orchestrator(client *redis.Client, listeners ...net.Listener) Orche
 	}
 }
 
-// Worker is its worker.
+// Worker returns the configuration of the worker.
 func (d Dev) Worker(client *redis.Client, orchestrator grpc.ClientConnInterface) Worker {
 	return Worker{
 		Orchestrator: orchestrator, Redis: client, Pool: DefaultPool, Slots: cmp.Or(d.Slots, DefaultSlots),
@@ -197,8 +196,8 @@ func (d Dev) Worker(client *redis.Client, orchestrator grpc.ClientConnInterface)
 	}
 }
 
-// run is the life of both parts: the worker asks for runs once the orchestrator serves, and
-// ends first, so that the orchestrator still takes what it has to say.
+// run runs both parts. The worker asks for runs once the orchestrator serves. The worker stops
+// first, so that the orchestrator still receives its last requests.
 func (d Dev) run(ctx context.Context, listeners []net.Listener, client *redis.Client, r *Running, ready func()) error {
 	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopServing()
@@ -208,7 +207,7 @@ func (d Dev) run(ctx context.Context, listeners []net.Listener, client *redis.Cl
 	g.Go(func() error {
 		defer stopWorking()
 		o := d.Orchestrator(client, listeners...)
-		o.Opened = func(db *store.Store) { r.db = db }
+		o.OnOpen = func(db *store.Store) { r.db = db }
 		return o.Run(serving, func() {
 			close(served)
 			ready()
@@ -217,7 +216,7 @@ func (d Dev) run(ctx context.Context, listeners []net.Listener, client *redis.Cl
 	g.Go(func() error {
 		defer stopServing()
 		w := d.Worker(client, r.conn)
-		w.Begun = func() {
+		w.OnReady = func() {
 			select {
 			case <-served:
 			case <-working.Done():
@@ -233,11 +232,11 @@ func (d Dev) run(ctx context.Context, listeners []net.Listener, client *redis.Cl
 	return g.Wait()
 }
 
-// Conn is a client connection inside the process.
+// Conn returns the in-process client connection.
 func (r *Running) Conn() *grpc.ClientConn { return r.conn }
 
-// Owed gives the callbacks of a session that have not ended.
-func (r *Running) Owed(ctx context.Context, session string) ([]tree.Callback, error) {
+// PendingCallbacks returns the callbacks of a session that have not ended.
+func (r *Running) PendingCallbacks(ctx context.Context, session string) ([]tree.Callback, error) {
 	id, err := tree.ParseID[tree.Session](session)
 	if err != nil {
 		return nil, err
@@ -245,13 +244,13 @@ func (r *Running) Owed(ctx context.Context, session string) ([]tree.Callback, er
 	return r.db.CallbacksOf(ctx, id)
 }
 
-// Addr is where it listens; empty if it does not.
+// Addr returns the address on which it listens; empty if it does not.
 func (r *Running) Addr() string { return r.address }
 
-// Done is closed when everything has stopped, asked to or not.
+// Done is closed when everything has stopped, for whatever reason.
 func (r *Running) Done() <-chan struct{} { return r.done }
 
-// Err says why it stopped; call it after Done.
+// Err returns why it stopped. Call it after Done is closed.
 func (r *Running) Err() error { return r.err }
 
 // Stop stops everything and waits.

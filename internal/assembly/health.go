@@ -13,12 +13,12 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 )
 
-// connected is the service whose health is that a worker has an orchestrator, which lets it
-// in. The health of no service, "", is that the process lives.
-const connected = "orchestrator"
+// orchestratorService is the health service that reports whether an orchestrator accepts the
+// worker. The empty service reports that the process is alive.
+const orchestratorService = "orchestrator"
 
-// newWorkerHealth makes the health of a worker that has no orchestrator yet, and what is told
-// whether it has one.
+// newWorkerHealth returns the health server of a worker without an orchestrator, and a function to
+// set whether an orchestrator is reached.
 func newWorkerHealth() (of *health.Server, reached func(bool)) {
 	of = health.NewServer()
 	reached = func(has bool) {
@@ -26,14 +26,13 @@ func newWorkerHealth() (of *health.Server, reached func(bool)) {
 		if has {
 			now = healthpb.HealthCheckResponse_SERVING
 		}
-		of.SetServingStatus(connected, now)
+		of.SetServingStatus(orchestratorService, now)
 	}
 	reached(false)
 	return of, reached
 }
 
-// ListenHealth listens for questions about health; an address that is empty gives
-// no listener.
+// ListenHealth listens for health checks. An empty address returns no listener.
 func ListenHealth(address string) (net.Listener, error) {
 	if address == "" {
 		return nil, nil
@@ -45,21 +44,21 @@ func ListenHealth(address string) (net.Listener, error) {
 	return l, nil
 }
 
-// CheckHealth is the argument with which a program asks another of its kind, for
-// images in which there is nothing else to ask with.
+// CheckHealth is the argument with which a program checks the health of another process of its
+// kind, for images that contain no other client.
 const CheckHealth = "check-health"
 
-// checkPatience is how long an answer may take.
-const checkPatience = 5 * time.Second
+// checkTimeout bounds a health check.
+const checkTimeout = 5 * time.Second
 
-// AnswerHealthCheck asks the process that was started with the same environment for
-// its health, and ends this one with 0 if that lives and 1 if not; unless args ask
-// for something else.
+// AnswerHealthCheck handles the argument [CheckHealth]: it checks the process that was started
+// with the same environment, and exits with 0 if that is healthy and 1 if not. With other
+// arguments it returns.
 func AnswerHealthCheck(args []string) {
 	if len(args) != 1 || args[0] != CheckHealth {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), checkPatience)
+	ctx, cancel := context.WithTimeout(context.Background(), checkTimeout)
 	defer cancel()
 	if err := askHealth(ctx, os.Getenv("COPPICE_HEALTH_LISTEN")); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -91,9 +90,8 @@ func askHealth(ctx context.Context, listen string) error {
 	return nil
 }
 
-// serveHealth answers questions about health, and nothing else, until stop is
-// called, which waits. Whoever asks needs neither TLS nor a token: what watches over
-// processes has none.
+// serveHealth answers health checks, and nothing else, until stop is called. stop waits. Clients
+// need neither TLS nor a token, because process supervisors have none.
 func serveHealth(ctx context.Context, l net.Listener, of healthpb.HealthServer, log *slog.Logger) (stop func()) {
 	if l == nil {
 		return func() {}

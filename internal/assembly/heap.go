@@ -2,12 +2,12 @@ package assembly
 
 import "sync"
 
-// slackBytes is how much garbage a small heap may have beside what it would have anyway
-// before it is collected. An orchestrator that has little to do holds 7 MB, which without
-// this is collected each time that as much has been allocated: every few dozen tasks.
-const slackBytes = 16 << 20
+// ballastBytes is how much garbage a small heap may accumulate in addition before it is collected.
+// An idle orchestrator holds 7 MB. Without the ballast, that heap is collected whenever as much
+// has been allocated, which is every few dozen tasks.
+const ballastBytes = 16 << 20
 
-// slack gives memory that the collector counts as live and nobody writes to, so that it is
-// only a range of addresses. What a large heap takes it adds nothing to; GOGC and
-// GOMEMLIMIT mean what they always mean.
-var slack = sync.OnceValue(func() []byte { return make([]byte, slackBytes) })
+// heapBallast allocates memory that the collector counts as live. Nobody writes to it, so it only
+// reserves addresses. It makes no difference to a large heap, and GOGC and GOMEMLIMIT keep their
+// meaning.
+var heapBallast = sync.OnceValue(func() []byte { return make([]byte, ballastBytes) })

@@ -7,28 +7,28 @@ import (
 	"time"
 )
 
-// Logs writes what a process logs, as JSON. Durations are text, as people write them: as
-// numbers they would be nanoseconds, which nobody expects.
-func Logs(to io.Writer) slog.Handler {
+// LogHandler writes the logs of a process as JSON. Durations are formatted as text, because
+// numbers would be nanoseconds.
+func LogHandler(to io.Writer) slog.Handler {
 	return slog.NewJSONHandler(to, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 		if a.Value.Kind() == slog.KindDuration {
-			a.Value = slog.StringValue(brief(a.Value.Duration()).String())
+			a.Value = slog.StringValue(roundDuration(a.Value.Duration()).String())
 		}
 		return a
 	}})
 }
 
-// brief leaves out of a duration what is less than a millisecond, unless it is all there is.
-func brief(d time.Duration) time.Duration {
+// roundDuration rounds a duration to milliseconds, unless it is shorter than one.
+func roundDuration(d time.Duration) time.Duration {
 	if d.Abs() < time.Millisecond {
 		return d
 	}
 	return d.Round(time.Millisecond)
 }
 
-// SayStopping logs that a process was told to stop, once ctx ends. Call over when the process
-// has ended, told to or not.
-func SayStopping(ctx context.Context, log *slog.Logger) (over func()) {
+// LogStopping logs that the process is stopping when ctx ends. Call over when the process has
+// ended.
+func LogStopping(ctx context.Context, log *slog.Logger) (over func()) {
 	said := make(chan struct{})
 	forget := context.AfterFunc(ctx, func() {
 		defer close(said)

@@ -127,7 +127,7 @@ func TestDurationsAreLoggedAsText(t *testing.T) {
 		730048773: "730ms", 1500 * time.Millisecond: "1.5s", 42: "42ns", 0: "0s", -2 * time.Second: "-2s", time.Hour: "1h0m0s",
 	} {
 		var written bytes.Buffer
-		slog.New(assembly.Logs(&written)).Info("it waits", "wait", d, "n", 7)
+		slog.New(assembly.LogHandler(&written)).Info("it waits", "wait", d, "n", 7)
 		var line struct {
 			Wait string
 			N    int

@@ -68,7 +68,7 @@ func TestAWorkerRefusesWhatHasNoMeaning(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		w := assembly.Worker{
 			Orchestrator: conn, Redis: redis.Client(), Pool: assembly.DefaultPool, Slots: 1, Workspace: t.TempDir(),
-			Model: scripted.New(scripted.Survey()), Logger: quiet(t), Begun: stop, // it ends, without an error
+			Model: scripted.New(scripted.Survey()), Logger: quiet(t), OnReady: stop, // it ends, without an error
 		}
 		change(&w)
 		err := w.Run(ctx)

@@ -1,6 +1,5 @@
-// Package assembly puts whole processes together: an orchestrator, a worker, or
-// both in one process. It is wiring: what is connected to what, in which order
-// it starts, and in which order it stops.
+// Package assembly builds whole processes: an orchestrator, a worker, or both in one process. It
+// connects the parts, and defines in which order they start and stop.
 package assembly
 
 import (
@@ -33,48 +32,49 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// DefaultPool is the pool of runs that ask for no other.
+// DefaultPool is the default pool of runs.
 const DefaultPool = "default"
 
-// Orchestrator is an orchestrator process.
+// Orchestrator configures an orchestrator process.
 type Orchestrator struct {
-	// Installation is part of all keys in Redis. A new database gets it, and keeps it;
-	// empty: one of its own.
+	// Installation is part of all keys in Redis. A new database stores it permanently. Empty: a
+	// new database gets a random one.
 	Installation string
 	Database     string // path of a SQLite file, or a postgres:// URL
 	Redis        *redis.Client
 	Pool         string
 	Limits       tree.Limits
-	Budget       tree.Budget // of a session, at most
-	// How many runs of a tenant, and in all, may be with workers at once; 0 is no cap.
+	Budget       tree.Budget // the maximum of a session
+	// RunningOfTenant and RunningInAll cap how many runs of a tenant, and in all, may be with
+	// workers at once; 0 is no cap.
 	RunningOfTenant, RunningInAll int
-	RetainSessions                time.Duration      // in which nothing happens; 0: for ever
-	Grace                         time.Duration      // in which a worker whose stream broke may come back; 0: orchestrator.DefaultGrace
-	Callbacks                     callback.Config    // who may be called when runs end
-	AgentsDirs                    []string           // directories of definitions; the later goes before the earlier
-	PluginsDir                    string             // empty: no plugins
-	Prices                        string             // file of what models cost; empty: what is built in
-	Models                        string             // file of the names of models; empty: the one that is built in
-	Secrets                       *redact.Redactor   // that are not stored, and told to nobody; nil: none are known
-	Opened                        func(*store.Store) // is given the database before calls are served; may be nil
+	RetainSessions                time.Duration      // delete sessions after this time without activity; 0: never
+	Grace                         time.Duration      // how long a worker whose stream broke may take to come back; 0: orchestrator.DefaultGrace
+	Callbacks                     callback.Config    // which hosts may be called when runs end
+	AgentsDirs                    []string           // directories of definitions; later ones take precedence
+	PluginsDir                    string             // empty: none
+	Prices                        string             // file of model prices; empty: built in
+	Models                        string             // file of model names; empty: built in
+	Secrets                       *redact.Redactor   // never stored or shown; nil: none are known
+	OnOpen                        func(*store.Store) // called with the database before calls are served; may be nil
 	Listeners                     []net.Listener
-	Health                        net.Listener         // answers questions about health to anybody, without TLS; nil: none
-	Security                      auth.Server          // who may call, and over what
-	Telemetry                     *telemetry.Telemetry // nil: nobody measures
+	Health                        net.Listener         // answers health checks of anybody, without TLS; nil: none
+	Security                      auth.Server          // who may call, and over which transport
+	Telemetry                     *telemetry.Telemetry // nil: none
 	Logger                        *slog.Logger
 }
 
-// Run serves until ctx ends, then stops: no new calls, streams are told to end,
-// short calls end by themselves. ready is called once calls are served.
+// Run serves until ctx ends. Then it accepts no new calls, tells streams to end, and waits for
+// short calls. It calls ready when calls are served.
 func (o Orchestrator) Run(ctx context.Context, ready func()) error {
-	slack()
+	heapBallast()
 	replica := processName()
 	for _, l := range o.Listeners {
 		if err := o.Security.CheckListen(ctx, l.Addr(), o.Logger); err != nil {
 			return err
 		}
 	}
-	if err := cmp.Or(directories("--agents-dir", o.AgentsDirs...), directories("--plugins-dir", o.PluginsDir)); err != nil {
+	if err := cmp.Or(checkDirs("--agents-dir", o.AgentsDirs...), checkDirs("--plugins-dir", o.PluginsDir)); err != nil {
 		return err
 	}
 	if err := dispatch.CheckInstallation(o.Installation); o.Installation != "" && err != nil {
@@ -102,7 +102,7 @@ func (o Orchestrator) Run(ctx context.Context, ready func()) error {
 	})
 	switch {
 	case ctx.Err() != nil && err != nil:
-		return nil //nolint:nilerr // it was stopped before it had begun
+		return nil //nolint:nilerr // it was stopped before it started
 	case err != nil:
 		return err
 	}
@@ -123,14 +123,15 @@ func (o Orchestrator) Run(ctx context.Context, ready func()) error {
 	if err != nil {
 		return errors.Join(err, db.Close())
 	}
-	if o.Opened != nil {
-		o.Opened(db)
+	if o.OnOpen != nil {
+		o.OnOpen(db)
 	}
 	return errors.Join(o.serve(ctx, db, svc, ready), db.Close())
 }
 
-// directories reports one that a flag names and that is not there; an empty name is none.
-func directories(flag string, names ...string) error {
+// checkDirs returns an error if a directory that a flag names does not exist. Empty names are
+// ignored.
+func checkDirs(flag string, names ...string) error {
 	for _, name := range names {
 		if name == "" {
 			continue
@@ -144,11 +145,11 @@ func directories(flag string, names ...string) error {
 	return nil
 }
 
-// openPatience is how long a database server may take until it can be opened.
-const openPatience = 30 * time.Second
+// openTimeout is how long a database server may take to become available.
+const openTimeout = 30 * time.Second
 
-// open opens the database. A server that is not up yet is waited for; one that refuses, or
-// whose name can't be read, is not.
+// open opens the database. It retries while a database server is not available, but not if the
+// server refuses or the URL is invalid.
 func (o Orchestrator) open(ctx context.Context, c store.Config) (*store.Store, error) {
 	if !store.Shared(c.Database) {
 		return store.Open(ctx, c)
@@ -161,14 +162,14 @@ func (o Orchestrator) open(ctx context.Context, c store.Config) (*store.Store, e
 		return db, err
 	}
 	return backoff.Retry(ctx, open,
-		backoff.WithBackOff(backoff.NewExponentialBackOff()), backoff.WithMaxElapsedTime(openPatience),
+		backoff.WithBackOff(backoff.NewExponentialBackOff()), backoff.WithMaxElapsedTime(openTimeout),
 		backoff.WithNotify(func(err error, wait time.Duration) {
 			o.Logger.WarnContext(ctx, "opening the database failed", "error", err, "retry_in", wait)
 		}))
 }
 
-// serve runs the parts. The store outlives the service, and the service the
-// server, since each stop still has something to record.
+// serve runs the parts. The server stops before the service, and the service before the store,
+// because each still records something while it stops.
 func (o Orchestrator) serve(ctx context.Context, db *store.Store, svc *orchestrator.Service, ready func()) error {
 	storing, stopStore := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopStore()
@@ -184,7 +185,7 @@ func (o Orchestrator) serve(ctx context.Context, db *store.Store, svc *orchestra
 	g, running := errgroup.WithContext(ctx)
 	g.Go(func() error { return svc.Run(running) })
 	g.Go(func() error {
-		meetRedis(running, o.Redis, o.Logger)
+		watchRedisAtStart(running, o.Redis, o.Logger)
 		return nil
 	})
 	for _, l := range o.Listeners {
@@ -205,7 +206,7 @@ func (o Orchestrator) serve(ctx context.Context, db *store.Store, svc *orchestra
 	return errors.Join(err, below.Wait())
 }
 
-// processName is unique to this process: where it runs and when it started.
+// processName returns a name that is unique to this process.
 func processName() string {
 	host, err := os.Hostname()
 	if err != nil {
@@ -214,26 +215,25 @@ func processName() string {
 	return fmt.Sprintf("%s-%d-%s", host, os.Getpid(), uuid.NewString()[:8])
 }
 
-// redisTimeouts keep a dead Redis from holding anything up for long.
+// Timeouts that keep an unreachable Redis from blocking anything for long.
 const (
-	redisDial  = 2 * time.Second
-	redisWrite = 2 * time.Second
+	redisDialTimeout  = 2 * time.Second
+	redisWriteTimeout = 2 * time.Second
 )
 
-// errRedisURL holds nothing of the URL, nor of what was said about it: any piece may be one of a
+// errRedisURL contains neither the URL nor the parser's message: any part of them may be a
 // password that is written wrongly.
 var errRedisURL = errors.New("the Redis URL can't be read: it is to be like redis://user:password@host:6379/0, or rediss://, or unix://user:password@/path; in a user or a password / is written as %2F, # as %23, ? as %3F, @ as %40, : as %3A, % as %25")
 
-// OpenRedis connects to a Redis by URL. Nothing is sent yet.
+// OpenRedis creates a client for a Redis URL. It does not connect yet.
 func OpenRedis(url string) (*redis.Client, error) {
 	options, err := redis.ParseURL(url)
 	if err != nil || strings.Contains(url, "#") {
 		return nil, errRedisURL
 	}
-	options.DialTimeout, options.WriteTimeout = redisDial, redisWrite
+	options.DialTimeout, options.WriteTimeout = redisDialTimeout, redisWriteTimeout
 	options.ContextTimeoutEnabled = true
-	// What a client says about itself when it connects takes rights that workers have
-	// no use for.
+	// Identifying the client would need Redis permissions that workers do not need otherwise.
 	options.DisableIdentity = true
 	options.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	return redis.NewClient(options), nil

@@ -10,9 +10,9 @@ import (
 	"net/http/pprof"
 )
 
-// ServeProfiles serves the profiles of this process at /debug/pprof/ of host:port until
-// the returned function is called; it serves nothing if there is no address. Profiles
-// show what is in memory, and taking them costs time, so only this machine may ask.
+// ServeProfiles serves the profiles of this process at /debug/pprof/ of host:port until stop is
+// called. It serves nothing if listen is empty. Profiles contain memory contents and cost time, so
+// it accepts only loopback addresses.
 func ServeProfiles(ctx context.Context, listen string, log *slog.Logger) (stop func(), err error) {
 	if listen == "" {
 		return func() {}, nil
@@ -28,7 +28,7 @@ func ServeProfiles(ctx context.Context, listen string, log *slog.Logger) (stop f
 	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
 	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
-	page := &http.Server{Handler: mux, ReadHeaderTimeout: pagePatience}
+	page := &http.Server{Handler: mux, ReadHeaderTimeout: headerTimeout}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -38,7 +38,7 @@ func ServeProfiles(ctx context.Context, listen string, log *slog.Logger) (stop f
 	}()
 	log.InfoContext(ctx, "serving profiles", "listen", l.Addr().String())
 	return func() {
-		// A profile that is being taken is not waited for.
+		// Close does not wait for a profile in progress.
 		if err := page.Close(); err != nil {
 			log.WarnContext(ctx, "the server of profiles did not close", "error", err)
 		}

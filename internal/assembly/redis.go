@@ -8,23 +8,23 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// How long Redis may take to answer at the start, and when it is asked again.
+// How long a ping may take, and the interval between pings.
 const (
-	redisPatience = 3 * time.Second
-	redisAskAgain = time.Second
+	redisPingTimeout  = 3 * time.Second
+	redisPingInterval = time.Second
 )
 
-// meetRedis says that Redis can't be reached at the start, and that it can be after all.
-// Nothing waits for it: while it is away nothing is lost, but where there are several replicas
-// workers hear of work late.
-func meetRedis(ctx context.Context, client *redis.Client, log *slog.Logger) {
+// watchRedisAtStart logs if Redis cannot be reached at the start, and again when it can be
+// reached. Nothing waits for Redis: without it nothing is lost, but with several replicas workers
+// hear of work late.
+func watchRedisAtStart(ctx context.Context, client *redis.Client, log *slog.Logger) {
 	err := pingRedis(ctx, client)
 	if err == nil || ctx.Err() != nil {
 		return
 	}
 	log = log.With("redis", client.Options().Addr)
 	log.WarnContext(ctx, "Redis can't be reached; nothing is lost, but several orchestrators may not hand out work until it is there", "error", err)
-	tick := time.NewTicker(redisAskAgain)
+	tick := time.NewTicker(redisPingInterval)
 	defer tick.Stop()
 	for {
 		select {
@@ -40,7 +40,7 @@ func meetRedis(ctx context.Context, client *redis.Client, log *slog.Logger) {
 }
 
 func pingRedis(ctx context.Context, client *redis.Client) error {
-	ctx, cancel := context.WithTimeout(ctx, redisPatience)
+	ctx, cancel := context.WithTimeout(ctx, redisPingTimeout)
 	defer cancel()
 	return client.Ping(ctx).Err()
 }

@@ -10,24 +10,23 @@ import (
 	"time"
 )
 
-// redisSaysAgain is how long the Redis client is not heard again with the same text: a
-// Redis that is away makes each connection complain, again and again.
-const redisSaysAgain = 10 * time.Second
+// redisLogInterval is the minimum interval between equal messages of the Redis client. While Redis
+// is unreachable, each connection repeats its complaint.
+const redisLogInterval = 10 * time.Second
 
-// redisLog takes what the Redis client would write to standard error by itself into the
-// process's logs.
+// redisLog routes what the Redis client would write to standard error into the process's logs.
 type redisLog struct {
 	log *slog.Logger
 
-	mu   sync.Mutex
-	said map[string]time.Time // lately
+	mu         sync.Mutex
+	lastLogged map[string]time.Time // by message
 }
 
 func newRedisLog(log *slog.Logger) *redisLog {
-	return &redisLog{log: log, said: map[string]time.Time{}}
+	return &redisLog{log: log, lastLogged: map[string]time.Time{}}
 }
 
-// Printf logs what the client says, which by default is only what went wrong.
+// Printf logs a message of the client. By default the client only reports failures.
 func (l *redisLog) Printf(ctx context.Context, format string, v ...any) {
 	text := strings.TrimPrefix(fmt.Sprintf(format, v...), "redis: ")
 	if l.isNew(text) {
@@ -35,15 +34,15 @@ func (l *redisLog) Printf(ctx context.Context, format string, v ...any) {
 	}
 }
 
-// isNew reports whether a text was not said lately, and remembers it.
+// isNew reports whether a message was not logged lately, and remembers it.
 func (l *redisLog) isNew(text string) bool {
 	now := time.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	maps.DeleteFunc(l.said, func(_ string, at time.Time) bool { return now.Sub(at) >= redisSaysAgain })
-	if _, lately := l.said[text]; lately {
+	maps.DeleteFunc(l.lastLogged, func(_ string, at time.Time) bool { return now.Sub(at) >= redisLogInterval })
+	if _, lately := l.lastLogged[text]; lately {
 		return false
 	}
-	l.said[text] = now
+	l.lastLogged[text] = now
 	return true
 }

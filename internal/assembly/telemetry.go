@@ -17,37 +17,36 @@ import (
 	"github.com/coppice-run/coppice/internal/telemetry"
 )
 
-// Measuring is a process that measures itself.
-type Measuring struct {
+// Instruments is the telemetry and the logger of a process.
+type Instruments struct {
 	*telemetry.Telemetry
 	Logger *slog.Logger
 	page   *http.Server
 }
 
-// How long a request for the page of metrics may take to arrive, and how long the
-// last spans, metrics and logs may take to be sent.
+// How long the header of a request for metrics may take to arrive, and how long Close may take to
+// send the last spans, metrics and logs.
 const (
-	pagePatience = 5 * time.Second
-	sendPatience = 3 * time.Second
+	headerTimeout = 5 * time.Second
+	flushTimeout  = 3 * time.Second
 )
 
-// Measure makes a process measure itself, as OTEL_… variables say, and serves its
-// metrics as a page if there is an address for it. What is logged goes to the handler
-// too, with what its Redis clients say; secrets go nowhere. There is one such process in a
-// process.
-func Measure(ctx context.Context, service, listen string, logs slog.Handler, secrets *redact.Redactor) (*Measuring, error) {
+// Measure sets up the telemetry of the process from the OTEL_… variables. If listen is not empty
+// it also serves metrics for Prometheus there. Logs, including those of Redis clients, also go to
+// the handler. Secrets are removed from everything. Call it once in a process.
+func Measure(ctx context.Context, service, listen string, logs slog.Handler, secrets *redact.Redactor) (*Instruments, error) {
 	t, err := telemetry.Open(ctx, telemetry.Config{
 		Service: service, Instance: processName(), Getenv: os.Getenv, Prometheus: listen != "", Clean: secrets.String,
 	})
 	if err != nil {
 		return nil, err
 	}
-	// What can't be sent is told here alone: it would be one more thing to send.
+	// Export errors are only logged locally, because exporting them would fail too.
 	here := slog.New(secrets.Handler(logs))
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
 		here.WarnContext(ctx, "some of what was measured is lost", "error", err)
 	}))
-	m := &Measuring{Telemetry: t, Logger: slog.New(secrets.Handler(t.LogHandler(logs)))}
+	m := &Instruments{Telemetry: t, Logger: slog.New(secrets.Handler(t.LogHandler(logs)))}
 	redis.SetLogger(newRedisLog(m.Logger))
 	if listen == "" {
 		return m, nil
@@ -58,7 +57,7 @@ func Measure(ctx context.Context, service, listen string, logs slog.Handler, sec
 	}
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", t.Page)
-	m.page = &http.Server{Handler: mux, ReadHeaderTimeout: pagePatience}
+	m.page = &http.Server{Handler: mux, ReadHeaderTimeout: headerTimeout}
 	go func() {
 		if err := m.page.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 			m.Logger.ErrorContext(ctx, "the page of metrics is served no more", "error", err)
@@ -68,9 +67,9 @@ func Measure(ctx context.Context, service, listen string, logs slog.Handler, sec
 	return m, nil
 }
 
-// Close sends what is left.
-func (m *Measuring) Close() {
-	ctx, cancel := context.WithTimeout(context.Background(), sendPatience)
+// Close sends what has not been sent yet.
+func (m *Instruments) Close() {
+	ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
 	defer cancel()
 	if m.page != nil {
 		if err := m.page.Shutdown(ctx); err != nil {

@@ -32,44 +32,44 @@ import (
 	"github.com/coppice-run/coppice/internal/workspace"
 )
 
-// Worker is a worker process.
+// Worker configures a worker process.
 type Worker struct {
 	Orchestrator grpc.ClientConnInterface
 	Redis        *redis.Client
 	Pool         string
 	Slots        int
 	Workspace    string   // the directory that all sessions work in
-	Workspaces   string   // or: the one below which each session has its own
-	SkillsDirs   []string // directories of skills, beside those of the workspace
+	Workspaces   string   // or: the root of one directory for each session
+	SkillsDirs   []string // directories of skills, in addition to those of the workspace
 	PluginsDir   string   // directory of plugins, which may hold skills; empty: none
 	Model        model.Model
-	Governor     *ratelimit.Limiter // of the model; it learns from all workers of the installation; nil: none
-	Tools        []tool.Tool        // beside those that are built in
+	Governor     *ratelimit.Limiter // of the model; shares rate limits with all workers of the installation; nil: none
+	Tools        []tool.Tool        // in addition to the built-in ones
 	MCP          []mcp.Server       // whose tools agents may use
 	Hooks        []hook.Spec        // on the start and stop of sub-agents
-	// DefinitionHooks lets the hooks run that come with agents' definitions.
+	// DefinitionHooks enables the hooks in agents' definitions.
 	DefinitionHooks bool
-	Secrets         *redact.Redactor // that leave the worker on no way; nil: none are known
-	FetchAllow      []string         // what web_fetch may reach beside the internet: globs of hosts, ranges of addresses
-	// Health answers questions about health: "" is the process, "orchestrator" that
-	// there is one; nil: none.
+	Secrets         *redact.Redactor // never sent to an orchestrator or logged; nil: none are known
+	FetchAllow      []string         // destinations that web_fetch may reach in addition to the internet: globs of hosts, ranges of addresses
+	// Health answers health checks: "" is the process, "orchestrator" that there is one; nil:
+	// none.
 	Health net.Listener
-	// Alive tells whoever connects that the process lives (see package alive), so that
-	// its runs need not wait once it is dead; nil: nowhere.
-	Alive       net.Listener
-	Begun       func()               // called once all is in order and it is about to ask for runs; nil: nobody wants to know
-	DrainFor    time.Duration        // for so long, once it is to end, it goes on with the runs that it has
-	Hurry       <-chan struct{}      // closed once it is to do so no longer; nil: never before
-	BashNetwork bool                 // commands may use the network
-	Telemetry   *telemetry.Telemetry // nil: nobody measures
-	Sandbox     sandbox.Options
-	Logger      *slog.Logger
-	Now         func() time.Time // nil: time.Now
+	// Alive answers liveness checks (see package alive), so that the runs of a dead process are
+	// given to other workers at once; nil: none.
+	Alive        net.Listener
+	OnReady      func()               // called before the worker asks for runs; nil: not called
+	DrainFor     time.Duration        // how long to continue with current runs when told to stop
+	StopDraining <-chan struct{}      // closed to end DrainFor early; nil: never
+	BashNetwork  bool                 // commands may use the network
+	Telemetry    *telemetry.Telemetry // nil: none
+	Sandbox      sandbox.Options
+	Logger       *slog.Logger
+	Now          func() time.Time // nil: time.Now
 }
 
-// Run works until ctx ends, or until it has been drained.
+// Run works until ctx ends, or until the worker has drained.
 func (w Worker) Run(ctx context.Context) error {
-	slack()
+	heapBallast()
 	told := ctx
 	ctx, stop := context.WithCancel(context.WithoutCancel(told))
 	defer stop()
@@ -80,10 +80,10 @@ func (w Worker) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("what may be fetched beside the internet: %w", err)
 	}
-	if err := w.missing(); err != nil {
+	if err := w.checkDirs(); err != nil {
 		return err
 	}
-	confined, err := w.confine(ctx)
+	confined, err := w.newSandbox(ctx)
 	if err != nil {
 		return err
 	}
@@ -98,9 +98,9 @@ func (w Worker) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// Runs use the servers until the last has ended.
+	// Runs use the servers until the last run has ended.
 	defer stopServers()
-	observe, err := w.observed()
+	observe, err := w.observer()
 	if err != nil {
 		return err
 	}
@@ -109,33 +109,34 @@ func (w Worker) Run(ctx context.Context) error {
 	run, err := worker.New(worker.Config{
 		ID: id, AlivePort: alive.Port(w.Alive), Pool: w.Pool, Slots: w.Slots, Version: flags.Version(),
 		Client: pb.NewWorkerServiceClient(w.Orchestrator),
-		Bus:    w.bus, Model: w.Model, Tools: append(tools, w.Tools...), Source: servers,
-		Places: places, Hooks: hooks, Secrets: w.Secrets, Logger: w.Logger, Now: w.Now, Observe: observe, Reached: reached,
+		Bus:    w.bus, Model: w.Model, Tools: append(tools, w.Tools...), ToolSource: servers,
+		Places: places, Hooks: hooks, Secrets: w.Secrets, Logger: w.Logger, Now: w.Now, Observe: observe, OnReachable: reached,
 		SkillsDirs: w.SkillsDirs, PluginsDir: w.PluginsDir,
 	})
 	if err != nil {
 		return err
 	}
-	if err := w.measure(run); err != nil {
+	if err := w.measureSlots(run); err != nil {
 		return err
 	}
 	defer serveHealth(ctx, w.Health, of, w.Logger)()
 	defer of.Shutdown()
-	defer w.tellAlive(ctx, id)()
-	defer context.AfterFunc(told, func() { w.end(ctx, run, stop) })()
-	w.begun()
+	defer w.serveAlive(ctx, id)()
+	defer context.AfterFunc(told, func() { w.drainAndStop(ctx, run, stop) })()
+	w.notifyReady()
 	return run.Run(ctx)
 }
 
-// missing reports a directory that a flag names and that is not there.
-func (w Worker) missing() error {
+// checkDirs returns an error if a directory that a flag names does not exist.
+func (w Worker) checkDirs() error {
 	return cmp.Or(
-		directories("--workspace", w.Workspace), directories("--workspaces", w.Workspaces),
-		directories("--skills-dir", w.SkillsDirs...), directories("--plugins-dir", w.PluginsDir),
+		checkDirs("--workspace", w.Workspace), checkDirs("--workspaces", w.Workspaces),
+		checkDirs("--skills-dir", w.SkillsDirs...), checkDirs("--plugins-dir", w.PluginsDir),
 	)
 }
 
-// bus is that of an installation, over which workers also share the rate limits of providers.
+// bus opens the bus of an installation. Workers of an installation also share the rate limits of
+// providers over it.
 func (w Worker) bus(installation string) (*dispatch.Bus, error) {
 	bus, err := dispatch.New(dispatch.Config{Client: w.Redis, Installation: installation, Logger: w.Logger})
 	if err == nil && w.Governor != nil {
@@ -144,15 +145,15 @@ func (w Worker) bus(installation string) (*dispatch.Bus, error) {
 	return bus, err
 }
 
-// begun tells whoever wants to know that the worker is about to ask for runs.
-func (w Worker) begun() {
-	if w.Begun != nil {
-		w.Begun()
+// notifyReady calls OnReady.
+func (w Worker) notifyReady() {
+	if w.OnReady != nil {
+		w.OnReady()
 	}
 }
 
-// end stops the worker, but lets it drain first if it may.
-func (w Worker) end(ctx context.Context, run *worker.Worker, stop func()) {
+// drainAndStop stops the worker, after a drain if DrainFor allows it.
+func (w Worker) drainAndStop(ctx context.Context, run *worker.Worker, stop func()) {
 	defer stop()
 	if w.DrainFor <= 0 {
 		return
@@ -160,13 +161,13 @@ func (w Worker) end(ctx context.Context, run *worker.Worker, stop func()) {
 	run.Drain()
 	select {
 	case <-time.After(w.DrainFor):
-	case <-w.Hurry:
+	case <-w.StopDraining:
 	case <-ctx.Done(): // it has drained
 	}
 }
 
-// name is the worker's: the one that its spans have, so that a trace tells whose they
-// are.
+// name returns the worker's id. It is the instance of its telemetry if there is one, so that spans
+// identify the worker.
 func (w Worker) name() string {
 	if w.Telemetry != nil && w.Telemetry.Instance != "" {
 		return w.Telemetry.Instance
@@ -174,8 +175,8 @@ func (w Worker) name() string {
 	return processName()
 }
 
-// confine makes ready what commands run in, and says how far it goes.
-func (w Worker) confine(ctx context.Context) (*sandbox.Sandbox, error) {
+// newSandbox prepares the sandbox of commands and logs how they are confined.
+func (w Worker) newSandbox(ctx context.Context) (*sandbox.Sandbox, error) {
 	config, err := w.Sandbox.Config(os.Environ(), cmp.Or(w.Workspaces, w.Workspace))
 	if err != nil {
 		return nil, err
@@ -193,8 +194,8 @@ func (w Worker) confine(ctx context.Context) (*sandbox.Sandbox, error) {
 	return confined, nil
 }
 
-// tellAlive tells that the process lives until stop is called, which waits.
-func (w Worker) tellAlive(ctx context.Context, id string) (stop func()) {
+// serveAlive answers liveness checks until stop is called. stop waits.
+func (w Worker) serveAlive(ctx context.Context, id string) (stop func()) {
 	if w.Alive == nil {
 		return func() {}
 	}
@@ -211,8 +212,8 @@ func (w Worker) tellAlive(ctx context.Context, id string) (stop func()) {
 	}
 }
 
-// observed makes calls of the model and of tools spans, if somebody measures.
-func (w *Worker) observed() (loop.Observer, error) {
+// observer makes model calls and tool calls spans, if there is telemetry.
+func (w *Worker) observer() (loop.Observer, error) {
 	if w.Telemetry == nil {
 		return nil, nil
 	}
@@ -221,8 +222,8 @@ func (w *Worker) observed() (loop.Observer, error) {
 	return w.Telemetry, err
 }
 
-// measure counts the slots in use, if somebody measures.
-func (w Worker) measure(run *worker.Worker) error {
+// measureSlots measures the slots in use, if there is telemetry.
+func (w Worker) measureSlots(run *worker.Worker) error {
 	if w.Telemetry == nil {
 		return nil
 	}
@@ -232,9 +233,9 @@ func (w Worker) measure(run *worker.Worker) error {
 	return nil
 }
 
-// mcp starts keeping the MCP servers, until stop is called. They are shared by all runs,
-// so they work in the worker's own directory. If that has those of sessions in it, each
-// has another one to itself unless it is configured to work there.
+// mcp starts the MCP servers. stop stops them. All runs share them, so they work in the worker's
+// own directory. If that contains the directories of sessions, each server gets a directory of its
+// own, unless it is configured to work there.
 func (w Worker) mcp(ctx context.Context, box *sandbox.Sandbox) (_ *mcp.Servers, stop func(), _ error) {
 	dir, err := filepath.Abs(cmp.Or(w.Workspaces, w.Workspace))
 	if err != nil {

@@ -184,7 +184,7 @@ func TestAWorkerToldToStopMayDrainFirst(t *testing.T) {
 			_, address := a.orchestrator()
 			c, workspace := a.client(address), t.TempDir()
 			hurry := make(chan struct{})
-			told := a.worker(address, shells, func(w *assembly.Worker) { at(workspace)(w); w.DrainFor, w.Hurry = test.drainFor, hurry })
+			told := a.worker(address, shells, func(w *assembly.Worker) { at(workspace)(w); w.DrainFor, w.StopDraining = test.drainFor, hurry })
 			session := c.bypassing("front " + hold)
 			until(t, "the run is with the worker", func() bool { return c.stats().GetRunning() == 1 })
 			told.cancel()

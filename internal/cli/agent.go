@@ -11,14 +11,14 @@ import (
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 )
 
-// agentRow is a line of what is shown of an agent.
+// agentRow is a row in the description of an agent.
 type agentRow struct{ name, value string }
 
-// printDefinition prints all there is to know of an agent.
+// printDefinition prints all details of an agent.
 func (a *app) printDefinition(resp *pb.GetAgentResponse) error {
-	agent, l := resp.GetAgent(), a.look()
-	rows := append(agentRows(agent), moreRows(agent.GetDefinition())...)
-	rows = append(rows, agentRow{"source", agent.GetSource()}, agentRow{"version", agent.GetVersion()}, agentRow{"put", putText(resp.GetVersions())})
+	agent, l := resp.GetAgent(), a.theme()
+	rows := append(agentRows(agent), definitionRows(agent.GetDefinition())...)
+	rows = append(rows, agentRow{"source", agent.GetSource()}, agentRow{"version", agent.GetVersion()}, agentRow{"put", versionsText(resp.GetVersions())})
 	rows = slices.DeleteFunc(rows, func(r agentRow) bool { return r.value == "" })
 	wide := 0
 	for _, r := range rows {
@@ -31,17 +31,17 @@ func (a *app) printDefinition(resp *pb.GetAgentResponse) error {
 	return a.print(append(lines, "", strings.TrimSpace(safeText(agent.GetPrompt())))...)
 }
 
-// agentRows are what the fields of an agent say.
+// agentRows returns the rows for the fields of an agent.
 func agentRows(agent *pb.Agent) []agentRow {
 	list := func(names []string) string { return strings.Join(names, ", ") }
 	return []agentRow{
 		{"mode", modeText(agent.GetMode())},
-		{"tools", orElse(list(agent.GetTools()), "all")},
+		{"tools", orDefault(list(agent.GetTools()), "all")},
 		{"not", list(agent.GetDisallowedTools())},
 		{"deferred", list(agent.GetDeferredTools())},
-		{"skills", orElse(list(agent.GetSkills()), "all")},
-		{"spawns", orElse(list(agent.GetSpawns()), "all that may be")},
-		{"model", orElse(agent.GetModel(), "that of the parent")},
+		{"skills", orDefault(list(agent.GetSkills()), "all")},
+		{"spawns", orDefault(list(agent.GetSpawns()), "all that may be")},
+		{"model", orDefault(agent.GetModel(), "that of the parent")},
 		{"iterations", iterationsText(agent)},
 		{"timeout", timeoutText(agent)},
 		{"runs", backgroundText(agent)},
@@ -50,9 +50,9 @@ func agentRows(agent *pb.Agent) []agentRow {
 	}
 }
 
-// ofFields reports whether a key of a definition is shown as a field of the agent. Whatever else
-// a definition says is shown by its keys, also what this program does not know.
-func ofFields(key string) bool {
+// isField reports whether a key of a definition is shown as a field of the agent. All other keys
+// are shown as they are, including keys that this program does not know.
+func isField(key string) bool {
 	switch key {
 	case "name", "description", "mode", "tools", "disallowed_tools", "deferred_tools", "skills", "spawns", "model",
 		"max_iterations", "timeout", "background", "on_interrupt", "reminder":
@@ -61,11 +61,11 @@ func ofFields(key string) bool {
 	return false
 }
 
-// moreRows are what the definition says that the fields do not.
-func moreRows(definition string) []agentRow {
+// definitionRows returns the rows for keys of the definition that are not fields.
+func definitionRows(definition string) []agentRow {
 	const fence = "---\n"
 	front, _, fenced := strings.Cut(strings.TrimPrefix(definition, fence), "\n"+fence)
-	if definition == "" { // an orchestrator that gives none
+	if definition == "" { // an older orchestrator
 		return nil
 	}
 	var said yaml.MapSlice
@@ -75,12 +75,12 @@ func moreRows(definition string) []agentRow {
 	var rows []agentRow
 	for _, item := range said {
 		key := fmt.Sprint(item.Key)
-		if ofFields(key) {
+		if isField(key) {
 			continue
 		}
 		values := []any{item.Value}
 		if all, is := item.Value.([]any); is && len(all) > 0 {
-			if _, are := all[0].(yaml.MapSlice); are { // hooks: each has a line
+			if _, are := all[0].(yaml.MapSlice); are { // hooks: one row each
 				values = all
 			}
 		}
@@ -91,7 +91,7 @@ func moreRows(definition string) []agentRow {
 	return rows
 }
 
-// valueText is a value of a definition on one line.
+// valueText formats a value of a definition on one line.
 func valueText(value any) string {
 	var parts []string
 	switch v := value.(type) {
@@ -141,8 +141,8 @@ func interruptText(agent *pb.Agent) string {
 	return ""
 }
 
-// putText lists versions with when they were put.
-func putText(versions []*pb.AgentVersion) string {
+// versionsText lists versions and when they were put.
+func versionsText(versions []*pb.AgentVersion) string {
 	var all []string
 	for _, v := range versions {
 		all = append(all, fmt.Sprintf("%s (%s)", v.GetVersion(), v.GetPutTime().AsTime().Local().Format(time.DateTime)))

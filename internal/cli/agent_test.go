@@ -39,7 +39,7 @@ func TestAllOfAnAgentIsShown(t *testing.T) {
 		field := fields.Get(i)
 		name := field.Name()
 		if apart[name] == "" {
-			want[name] = orElse(asWords[name], fill(t, agent.ProtoReflect(), field))
+			want[name] = orDefault(asWords[name], fill(t, agent.ProtoReflect(), field))
 		}
 	}
 	got := shownAgent(t, agent)

@@ -58,11 +58,11 @@ func (a *app) printAgent(agent *pb.Agent) error {
 	if a.json {
 		return a.printJSON(agent)
 	}
-	l := a.look()
+	l := a.theme()
 	line := fmt.Sprintf("%s  %-8s  %s", l.bold.Render(fmt.Sprintf("%-16s", safeLine(agent.GetName()))),
 		modeText(agent.GetMode()), safeLine(agent.GetDescription()))
 	if width, terminal := a.terminal(a.Stdout); terminal {
-		line = ansi.Truncate(line, width, l.more)
+		line = ansi.Truncate(line, width, l.ellipsis)
 	}
 	return a.print(line)
 }
@@ -86,7 +86,7 @@ func (g *showAgentCommand) Run(ctx context.Context, a *app) error {
 			return during("reading the agent", err)
 		case a.json:
 			return a.printJSON(resp.GetAgent())
-		case g.Definition && !isTerminal(a.Stdout): // for a file, from which it is put again
+		case g.Definition && !isTerminal(a.Stdout): // byte for byte, so that the file can be put again
 			_, err := io.WriteString(a.Stdout, resp.GetAgent().GetDefinition())
 			return err
 		case g.Definition:
@@ -103,7 +103,7 @@ type putAgentCommand struct {
 
 // Run puts an agent.
 func (g *putAgentCommand) Run(ctx context.Context, a *app) error {
-	data, err := a.file(ctx, g.File, "the definition", definitionMost)
+	data, err := a.file(ctx, g.File, "the definition", maxDefinition)
 	if err != nil {
 		return err
 	}
@@ -127,14 +127,14 @@ func (g *putAgentCommand) Run(ctx context.Context, a *app) error {
 	})
 }
 
-// warnOfTools tells of tools that come neither with Coppice nor, as their names say, from MCP
-// servers. That is all that can be known here: workers may be of another release.
+// warnOfTools warns of tools that are neither part of Coppice nor, judging by their names, of an
+// MCP server. More cannot be known here: workers may be of another release.
 func (a *app) warnOfTools(agent *pb.Agent) {
-	if names := tool.Unknown(agent.GetTools()); len(names) > 0 {
+	if names := tool.UnknownEntries(agent.GetTools()); len(names) > 0 {
 		a.complain(fmt.Sprintf("warning: tools of %s that do not come with Coppice: %s; its runs fail on workers without them",
 			agent.GetName(), strings.Join(names, ", ")))
 	}
-	if names := tool.Unknown(append(slices.Clone(agent.GetDisallowedTools()), agent.GetDeferredTools()...)); len(names) > 0 {
+	if names := tool.UnknownEntries(append(slices.Clone(agent.GetDisallowedTools()), agent.GetDeferredTools()...)); len(names) > 0 {
 		a.complain(fmt.Sprintf("warning: disallowed_tools and deferred_tools of %s name what does not come with Coppice: %s",
 			agent.GetName(), strings.Join(names, ", ")))
 	}
@@ -163,7 +163,7 @@ func modeText(m pb.AgentMode) string {
 	return strings.ToLower(strings.TrimPrefix(m.String(), "AGENT_MODE_"))
 }
 
-func orElse(s, standard string) string {
+func orDefault(s, standard string) string {
 	if s == "" {
 		return standard
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/coppice-run/coppice/internal/policy"
 )
 
-// permissionFlags say what a session may do.
+// permissionFlags are the permissions of a session.
 type permissionFlags struct {
 	PermissionMode string   `placeholder:"MODE" help:"What becomes of calls that no rule names: default, accept_edits, plan or bypass."`
 	Allow          []string `sep:"none" placeholder:"RULE" help:"Calls that run without asking, like 'bash(git *)'. May be repeated, like --ask and --deny."`
@@ -22,7 +22,7 @@ type permissionFlags struct {
 	Approvals      string   `env:"" enum:"deny,escalate," default:"" placeholder:"WHERE" help:"What becomes of what a sub-agent asks, unless its definition says: deny, or escalate to the session's approvals."`
 }
 
-// permissions gives what the flags say; nil if they say nothing.
+// permissions returns the permissions in the flags; nil if there are none.
 func (p permissionFlags) permissions() (*pb.Permissions, error) {
 	if p.PermissionMode == "" && p.Approvals == "" && len(p.Allow)+len(p.Ask)+len(p.Deny) == 0 {
 		return nil, nil
@@ -49,9 +49,9 @@ func (p permissionFlags) permissions() (*pb.Permissions, error) {
 	return out, nil
 }
 
-// undecided is what a session may do in which nobody can decide: unless something else was
-// said, sub-agents are denied what they ask, and go on.
-func undecided(p *pb.Permissions) *pb.Permissions {
+// denyWithoutDecider returns the permissions of a session in which nobody can decide: unless the
+// flags say otherwise, the questions of sub-agents are denied, and the sub-agents continue.
+func denyWithoutDecider(p *pb.Permissions) *pb.Permissions {
 	if p.GetApprovals() != pb.SubagentApprovals_SUBAGENT_APPROVALS_UNSPECIFIED {
 		return p
 	}
@@ -89,22 +89,22 @@ func (c *approvalsCommand) Run(ctx context.Context, a *app) error {
 			}
 			text := approvalText(p)
 			if p.GetState() == pb.ApprovalState_APPROVAL_STATE_OPEN {
-				text += c.deciding(a).in(p.GetSessionId()).allOf(p, p.GetTaskId(), "  ")
+				text += c.decisionHelp(a).forSession(p.GetSessionId()).fullArgument(p, p.GetTaskId(), "  ")
 			}
 			return a.print(text)
 		})
 		switch {
 		case err == nil && shown == 0 && c.All:
-			a.none("approvals")
+			a.printNone("approvals")
 		case err == nil && shown == 0:
-			a.none("open approvals")
+			a.printNone("open approvals")
 		}
 		return err
 	})
 }
 
-// eachApproval gives take every approval, oldest first.
-func (c *client) eachApproval(ctx context.Context, session string, all bool, take func(*pb.Approval) error) error {
+// eachApproval calls handle with every approval, oldest first.
+func (c *client) eachApproval(ctx context.Context, session string, all bool, handle func(*pb.Approval) error) error {
 	req := &pb.ListApprovalsRequest{SessionId: session, IncludeDecided: all, PageSize: 500}
 	for {
 		page, err := c.approvals.ListApprovals(ctx, req)
@@ -112,7 +112,7 @@ func (c *client) eachApproval(ctx context.Context, session string, all bool, tak
 			return during("listing the approvals", err)
 		}
 		for _, p := range page.GetApprovals() {
-			if err := take(p); err != nil {
+			if err := handle(p); err != nil {
 				return err
 			}
 		}
@@ -122,7 +122,7 @@ func (c *client) eachApproval(ctx context.Context, session string, all bool, tak
 	}
 }
 
-// approvalText is an approval in one line: id, state, session, call, what asks.
+// approvalText formats an approval on one line: id, state, session, call, and what asks.
 func approvalText(p *pb.Approval) string {
 	state := strings.ToLower(strings.TrimPrefix(p.GetState().String(), "APPROVAL_STATE_"))
 	if p.GetScope() == pb.ApprovalScope_APPROVAL_SCOPE_SESSION {
@@ -139,12 +139,12 @@ func approvalText(p *pb.Approval) string {
 	return text
 }
 
-// askedBy says what asks about a call; nothing if nothing does.
+// askedBy says what asks about a call; empty if nothing does.
 func askedBy(askers []policy.Asker) string {
 	var by []string
 	for _, asker := range askers {
-		show := safeWhole
-		if asker.Rule == "" { // a model can have chosen where a link leads
+		show := safeExact
+		if asker.Rule == "" { // a model may have chosen the target of a link
 			show = quoted
 		}
 		by = append(by, asker.Text(show))
@@ -155,28 +155,31 @@ func askedBy(askers []policy.Asker) string {
 	return "asked by " + strings.Join(by, ", ")
 }
 
-// askers are what asks about a call.
-func askers(q ruled) []policy.Asker { return policy.Askers(q.GetTool(), q.GetArgument(), q.GetRules()) }
+// askers returns what asks about a call.
+func askers(q ruledCall) []policy.Asker {
+	return policy.Askers(q.GetTool(), q.GetArgument(), q.GetRules())
+}
 
-// callText is a call on one line: its tool and all that is known of what it is about.
-func callText(q asked) string {
+// callText formats a call on one line: its tool and everything that is known of its argument.
+func callText(q approvalCall) string {
 	if q.GetArgument() == "" {
 		return safeLine(q.GetTool())
 	}
-	return safeLine(q.GetTool()) + " " + orElse(pieces(q), safeWhole(q.GetArgument()))
+	return safeLine(q.GetTool()) + " " + orDefault(argumentParts(q), safeExact(q.GetArgument()))
 }
 
-// quotedCall is callText where words stand around it.
-func quotedCall(q asked) string {
+// quotedCall is callText for use inside a sentence.
+func quotedCall(q approvalCall) string {
 	if q.GetArgument() == "" {
 		return safeLine(q.GetTool())
 	}
-	return safeLine(q.GetTool()) + " " + orElse(pieces(q), quoted(q.GetArgument()))
+	return safeLine(q.GetTool()) + " " + orDefault(argumentParts(q), quoted(q.GetArgument()))
 }
 
-// pieces is what is known of an argument that is not whole, and how much is not, where nobody takes
-// that for a part of it: outside of the quotation marks. It is empty for one that is whole.
-func pieces(q asked) string {
+// argumentParts returns the known parts of an argument that was cut, and how much is missing,
+// outside of the quotation marks so that it cannot be mistaken for a part of the argument. It
+// returns "" for a complete argument.
+func argumentParts(q approvalCall) string {
 	if q.GetArgumentCut() <= 0 {
 		return ""
 	}
@@ -188,27 +191,27 @@ func pieces(q asked) string {
 	return quoted(head) + left + " " + quoted(tail)
 }
 
-// ask takes in what happens to the questions of a task.
-func (n *node) ask(e *pb.Event) {
+// applyApproval applies an event about the task's approvals.
+func (n *node) applyApproval(e *pb.Event) {
 	switch k := e.GetKind().(type) {
 	case *pb.Event_ApprovalRequested:
-		n.asks = append(n.asks, k.ApprovalRequested)
+		n.questions = append(n.questions, k.ApprovalRequested)
 	case *pb.Event_ApprovalDecided:
-		n.answered(k.ApprovalDecided.GetApprovalId())
+		n.removeQuestion(k.ApprovalDecided.GetApprovalId())
 	case *pb.Event_ApprovalExpired:
-		n.answered(k.ApprovalExpired.GetApprovalId())
+		n.removeQuestion(k.ApprovalExpired.GetApprovalId())
 	}
 }
 
-// settles gives the open question that an event settles, before the event is taken in; nil if
-// there is none.
-func (f *forest) settles(e *pb.Event) *pb.ApprovalRequested {
-	id := orElse(e.GetApprovalDecided().GetApprovalId(), e.GetApprovalExpired().GetApprovalId())
+// questionSettledBy returns the open question that an event settles; nil if there is none. Call it
+// before the event is applied.
+func (f *forest) questionSettledBy(e *pb.Event) *pb.ApprovalRequested {
+	id := orDefault(e.GetApprovalDecided().GetApprovalId(), e.GetApprovalExpired().GetApprovalId())
 	n := f.nodes[e.GetTaskId()]
 	if n == nil || id == "" {
 		return nil
 	}
-	for _, q := range n.asks {
+	for _, q := range n.questions {
 		if q.GetApprovalId() == id {
 			return q
 		}
@@ -216,61 +219,61 @@ func (f *forest) settles(e *pb.Event) *pb.ApprovalRequested {
 	return nil
 }
 
-func (n *node) answered(approval string) {
-	for i, q := range n.asks {
+func (n *node) removeQuestion(approval string) {
+	for i, q := range n.questions {
 		if q.GetApprovalId() == approval {
-			n.asks = append(n.asks[:i:i], n.asks[i+1:]...)
+			n.questions = append(n.questions[:i:i], n.questions[i+1:]...)
 			return
 		}
 	}
 }
 
-// asking counts the open questions of all tasks.
-func (f *forest) asking() int64 {
+// openQuestions counts the open questions of all tasks.
+func (f *forest) openQuestions() int64 {
 	var all int64
 	for _, n := range f.order {
-		all += int64(len(n.asks))
+		all += int64(len(n.questions))
 	}
 	return all
 }
 
-// asked is an approval, as it is listed or in the event that tells of it.
-type asked interface {
-	ruled
+// approvalCall is the call of an approval, from a list or from an event.
+type approvalCall interface {
+	ruledCall
 	GetArgumentCut() int64
 }
 
-// ruled is a call that rules are about.
-type ruled interface {
+// ruledCall is a call that rules match.
+type ruledCall interface {
 	GetTool() string
 	GetArgument() string
 	GetRules() []string
 }
 
-// askText says what a task asks, and how to answer if it has an id.
-func askText(q asked, task, approval string, by deciding) string {
+// askText says what a task asks, and how to answer if the approval has an id.
+func askText(q approvalCall, task, approval string, by decisionHelp) string {
 	text := "may " + quotedCall(q) + " run?"
-	if by.one == nil {
-		return text + by.allOf(q, task, " ")
+	if by.decideText == nil {
+		return text + by.fullArgument(q, task, " ")
 	}
 	if more := byMode(q); more != "" {
 		text += " " + more + ";"
 	}
-	return text + " " + safeLine(by.one(idEnd(approval), byRule(q))) + by.allOf(q, task, "; ")
+	return text + " " + safeLine(by.decideText(idEnd(approval), byRule(q))) + by.fullArgument(q, task, "; ")
 }
 
-// byRule says which rules ask; empty if it is the mode alone.
-func byRule(q ruled) string {
+// byRule names the rules that ask; empty if only the mode asks.
+func byRule(q ruledCall) string {
 	return askedBy(slices.DeleteFunc(askers(q), func(a policy.Asker) bool { return a.Rule == "" }))
 }
 
-// byMode says that the mode asks about more than what is shown of a call; empty if it does not.
-func byMode(q asked) string {
+// byMode says that the mode asks about more than the shown argument; empty if it does not.
+func byMode(q approvalCall) string {
 	return askedBy(slices.DeleteFunc(askers(q), func(a policy.Asker) bool { return len(a.For) == 0 }))
 }
 
-// settledText says what has become of a question, if it is known about which call it was: of one
-// task several may ask.
+// settledText says how a question was settled. It names the call if that is known, because a task
+// may have several questions.
 func settledText(q *pb.ApprovalRequested, became, more string) string {
 	if q == nil {
 		return became
@@ -278,7 +281,7 @@ func settledText(q *pb.ApprovalRequested, became, more string) string {
 	return ansi.Truncate(quotedCall(q), inputCells, more) + ": " + became
 }
 
-// decidedText says what has become of a question.
+// decidedText says how a question was decided.
 func decidedText(d *pb.ApprovalDecided) string {
 	switch {
 	case d.GetState() == pb.ApprovalState_APPROVAL_STATE_WITHDRAWN:
@@ -291,74 +294,74 @@ func decidedText(d *pb.ApprovalDecided) string {
 	return "allowed"
 }
 
-// deciding says how a person decides on the approvals of a session, at another terminal. The
-// zero value says nothing.
-type deciding struct {
-	list string                               // what lists them; empty if nothing could
-	one  func(approval, byRule string) string // how to decide on one that rules ask about, or the mode
+// decisionHelp tells a person how to decide on the approvals of a session from another terminal.
+// The zero value tells nothing.
+type decisionHelp struct {
+	listCommand string                               // lists approvals; empty if nothing can
+	decideText  func(approval, byRule string) string // how to decide on an approval, given the rules that ask; no rules: the mode asks
 
-	transcript string // what shows a conversation in full, but for whose; empty if nothing could
-	session    string
+	fullTranscript string // shows a conversation in full, without the session and the task; empty if nothing can
+	session        string
 }
 
-// in says it for a session.
-func (d deciding) in(session string) deciding {
+// forSession returns the help for a session.
+func (d decisionHelp) forSession(session string) decisionHelp {
 	d.session = session
 	return d
 }
 
-// allOf says, after a text, where all of a call can be read that is not shown whole.
-func (d deciding) allOf(q asked, task, after string) string {
-	if q.GetArgumentCut() <= 0 || d.transcript == "" {
+// fullArgument says where the complete argument of a call can be read, if it was cut.
+func (d decisionHelp) fullArgument(q approvalCall, task, after string) string {
+	if q.GetArgumentCut() <= 0 || d.fullTranscript == "" {
 		return ""
 	}
-	return after + "all of it: " + safeLine(fmt.Sprintf("%s %s %s", d.transcript, idEnd(d.session), idEnd(task)))
+	return after + "all of it: " + safeLine(fmt.Sprintf("%s %s %s", d.fullTranscript, idEnd(d.session), idEnd(task)))
 }
 
-// decidingWith says it for an orchestrator that commands reach with flags.
-func decidingWith(flags string) deciding {
-	return deciding{list: "coppice approvals" + flags, transcript: "coppice transcript --full" + flags, one: func(id, _ string) string {
+// remoteDecisionHelp is the help for an orchestrator that commands reach with flags.
+func remoteDecisionHelp(flags string) decisionHelp {
+	return decisionHelp{listCommand: "coppice approvals" + flags, fullTranscript: "coppice transcript --full" + flags, decideText: func(id, _ string) string {
 		return fmt.Sprintf("coppice approve%s %s, or coppice deny%[1]s %[2]s", flags, id)
 	}}
 }
 
-// undecidable says it of a session that nobody reaches, and why. keep is the flag that keeps it, so
-// that somebody does; empty if there is none.
-func undecidable(why, keep string) deciding {
-	byRules, byMode := why, why+"; allow it with --allow RULE"+inDefinitions
+// noDecisionHelp is the help for a session that no other command can reach, and says why. keep is
+// the flag that keeps the session so that it can be reached later; empty if there is none.
+func noDecisionHelp(why, keep string) decisionHelp {
+	byRules, byMode := why, why+"; allow it with --allow RULE"+inDefinitionsText
 	if keep != "" {
 		byRules += ": keep it with " + keep
 		byMode += ", or keep the session with " + keep
 	}
-	return deciding{one: func(_, byRule string) string {
-		if byRule != "" { // what no other rule allows
+	return decisionHelp{decideText: func(_, byRule string) string {
+		if byRule != "" { // no other rule can allow what a rule asks about
 			return byRule + "; " + byRules
 		}
 		return byMode
 	}}
 }
 
-// blocked says what a session waits for that does not go on, and how to decide.
-func (a *app) blocked(ctx context.Context, f follow) error {
-	asks, err := f.client.asks(ctx, f.session, f.deciding)
+// reportBlocked prints the approvals that a blocked session waits for, and how to decide on them.
+func (a *app) reportBlocked(ctx context.Context, f showOptions) error {
+	asks, err := f.client.openQuestions(ctx, f.session, f.decisionHelp)
 	if err != nil {
 		return err
 	}
-	return a.isBlocked(asks)
+	return a.blockedExit(asks)
 }
 
-// isBlocked says it of questions.
-func (a *app) isBlocked(asks []string) error {
+// blockedExit prints questions and returns the exit code of a blocked session.
+func (a *app) blockedExit(asks []string) error {
 	for _, ask := range asks {
 		a.warn("blocked: " + ask)
 	}
 	return exitCode(exitUnfinished)
 }
 
-// asks are the open questions of a session, and how to decide on them.
-func (c *client) asks(ctx context.Context, session string, by deciding) (asks []string, err error) {
+// openQuestions returns the open questions of a session, with how to decide on them.
+func (c *client) openQuestions(ctx context.Context, session string, by decisionHelp) (asks []string, err error) {
 	err = c.eachApproval(ctx, session, false, func(p *pb.Approval) error {
-		asks = append(asks, askText(p, p.GetTaskId(), p.GetId(), by.in(session)))
+		asks = append(asks, askText(p, p.GetTaskId(), p.GetId(), by.forSession(session)))
 		return nil
 	})
 	return asks, err

@@ -31,7 +31,7 @@ func TestAnApprovalShowsTheCallThatRuns(t *testing.T) {
 	if got, want := approvalText(p), `write link/f.txt  asked by the mode (for "real/f.txt")`; !strings.HasSuffix(got, want) {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
-	if got, want := askText(p, id, id, decidingWith("")), `may write "link/f.txt" run? asked by the mode (for "real/f.txt"); coppice approve deadbeef, or coppice deny deadbeef`; got != want {
+	if got, want := askText(p, id, id, remoteDecisionHelp("")), `may write "link/f.txt" run? asked by the mode (for "real/f.txt"); coppice approve deadbeef, or coppice deny deadbeef`; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 	for argument, want := range map[string]string{
@@ -60,7 +60,7 @@ func TestACallThatIsNotShownWhole(t *testing.T) {
 	p := &pb.Approval{
 		Id: id, SessionId: id, TaskId: id, State: pb.ApprovalState_APPROVAL_STATE_OPEN, Tool: "bash", Argument: ends, ArgumentCut: int64(left), Rules: []string{"bash"},
 	}
-	there := remote{Orchestrator: "a:1"}.deciding(&app{}).in(id)
+	there := remote{Orchestrator: "a:1"}.decisionHelp(&app{}).forSession(id)
 	cut := fmt.Sprintf(`xx" [%d bytes not shown] "xx`, left)
 	for name, text := range map[string]string{"listed": approvalText(p), "asked": askText(p, id, id, there)} {
 		if !strings.Contains(text, `bash "echo begins xx`) || !strings.Contains(text, cut) || !strings.Contains(text, `xx end"`) || strings.Contains(text, "[cut: ") {
@@ -70,10 +70,10 @@ func TestACallThatIsNotShownWhole(t *testing.T) {
 	if got := askText(p, id, id, there); !strings.HasSuffix(got, "deny --orchestrator a:1 deadbeef; all of it: coppice transcript --full --orchestrator a:1 deadbeef deadbeef") {
 		t.Errorf("there: %s", got)
 	}
-	if got := askText(p, id, id, (&runCommand{Data: "kept"}).deciding(&app{}).in(id)); !strings.HasSuffix(got, "deny deadbeef; all of it: coppice transcript --full deadbeef deadbeef") {
+	if got := askText(p, id, id, (&runCommand{Data: "kept"}).decisionHelp(&app{}).forSession(id)); !strings.HasSuffix(got, "deny deadbeef; all of it: coppice transcript --full deadbeef deadbeef") {
 		t.Errorf("kept: %s", got)
 	}
-	if got := askText(p, id, id, (&runCommand{}).deciding(&app{}).in(id)); strings.Contains(got, "all of it") {
+	if got := askText(p, id, id, (&runCommand{}).decisionHelp(&app{}).forSession(id)); strings.Contains(got, "all of it") {
 		t.Errorf("dropped: %s", got)
 	}
 	p.ArgumentCut = 0
@@ -90,7 +90,7 @@ func TestACallThatIsNotShownWhole(t *testing.T) {
 func TestWhatBecomesOfACallIsSaidOfIt(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
-	p := &plain{out: &out, look: newLook(true, false), forest: newForest()}
+	p := &plainView{out: &out, theme: newTheme(true, false), forest: newForest()}
 	for _, s := range parseStory(t, "0s r open root Title\n0s r start - root\n1s r take") {
 		if err := p.step(s.step); err != nil {
 			t.Fatal(err)
@@ -100,7 +100,7 @@ func TestWhatBecomesOfACallIsSaidOfIt(t *testing.T) {
 	tell := func(e *pb.Event) {
 		seq++
 		e.Seq, e.TaskId, e.Run = seq, "r", 1
-		if err := p.event(e); err != nil {
+		if err := p.applyEvent(e); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -135,29 +135,29 @@ func TestAskingNamesWhatWorks(t *testing.T) {
 		{Name: "tls", Words: []string{"--tls"}}, {Name: "tls-ca", Words: []string{"--tls-ca", "my ca"}}, {Name: "token", Words: []string{"--token", "secret"}},
 	}}
 	for name, c := range map[string]struct {
-		by         deciding
+		by         decisionHelp
 		foot, note string
 		rules      []string // that ask beside the mode
 	}{
-		"here":  {remote{Orchestrator: defaultAddress}.deciding(&app{}), "1 open approval: coppice approvals · ", "coppice approve deadbeef, or coppice deny deadbeef", nil},
-		"there": {remote{Orchestrator: "a:1"}.deciding(&app{}), "1 open approval: coppice approvals --orchestrator a:1 · ", "coppice approve --orchestrator a:1 deadbeef, or coppice deny --orchestrator a:1 deadbeef", nil},
-		"with a key": {remote{Orchestrator: "a:1"}.deciding(safely), "1 open approval: coppice approvals --orchestrator a:1 --tls --tls-ca 'my ca' · ",
+		"here":  {remote{Orchestrator: defaultAddress}.decisionHelp(&app{}), "1 open approval: coppice approvals · ", "coppice approve deadbeef, or coppice deny deadbeef", nil},
+		"there": {remote{Orchestrator: "a:1"}.decisionHelp(&app{}), "1 open approval: coppice approvals --orchestrator a:1 · ", "coppice approve --orchestrator a:1 deadbeef, or coppice deny --orchestrator a:1 deadbeef", nil},
+		"with a key": {remote{Orchestrator: "a:1"}.decisionHelp(safely), "1 open approval: coppice approvals --orchestrator a:1 --tls --tls-ca 'my ca' · ",
 			"coppice approve --orchestrator a:1 --tls --tls-ca 'my ca' deadbeef, or coppice deny --orchestrator a:1 --tls --tls-ca 'my ca' deadbeef", nil},
-		"dropped": {private.deciding(&app{}), "1 open approval · ",
+		"dropped": {private.decisionHelp(&app{}), "1 open approval · ",
 			"the session is dropped; allow it with --allow RULE (a definition with a mode must allow it too), or keep the session with --data DIR", nil},
-		"dropped, asked by rules": {private.deciding(&app{}), "1 open approval · ",
+		"dropped, asked by rules": {private.decisionHelp(&app{}), "1 open approval · ",
 			"asked by ls(.), ls; the session is dropped: keep it with --data DIR", []string{"ls(.)", "ls"}},
-		"kept": {kept.deciding(&app{}), "1 open approval · ", "coppice dev --data kept, and beside it coppice approve deadbeef, or coppice deny deadbeef", nil},
+		"kept": {kept.decisionHelp(&app{}), "1 open approval · ", "coppice dev --data kept, and beside it coppice approve deadbeef, or coppice deny deadbeef", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			note := `may ls "." run? ` + c.note
 			var out strings.Builder
-			l := &live{
-				forest: newForest(), look: newLook(true, false), width: 250, height: 5, deciding: c.by,
+			l := &liveView{
+				forest: newForest(), theme: newTheme(true, false), width: 250, height: 5, decisionHelp: c.by,
 				now: func() time.Time { return zero.Add(time.Second) },
 			}
-			p := &plain{out: &out, look: l.look, forest: newForest(), deciding: c.by}
+			p := &plainView{out: &out, theme: l.theme, forest: newForest(), decisionHelp: c.by}
 			story := parseStory(t, "0s r open root Title\n0s r start - root\n1s r take\n1s r park 0/1")
 			story = append(story, moment{0, &pb.WatchSessionResponse{Step: &pb.WatchSessionResponse_Event{Event: &pb.Event{
 				Seq: 99, TaskId: "r", Run: 1, Kind: &pb.Event_ApprovalRequested{ApprovalRequested: &pb.ApprovalRequested{

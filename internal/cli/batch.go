@@ -26,8 +26,8 @@ import (
 
 // Bounds of a batch.
 const (
-	batchMost    = 256 // sessions at once: what an orchestrator takes of one stream
-	batchNameMax = 150 // bytes of a name, which idempotency keys begin with
+	maxBatchAtOnce = 256 // sessions at once: the maximum of one stream
+	maxBatchName   = 150 // bytes of a name, which begins the idempotency keys
 )
 
 type batchCommand struct {
@@ -41,13 +41,13 @@ type batchCommand struct {
 	File string `arg:"" optional:"" help:"File with a prompt on each line; by default, and with -, standard input. A line that is a JSON object is a CreateSessionRequest."`
 }
 
-// Run opens a session for each line, and shows their answers as they come.
+// Run opens a session for each line, and prints their answers as they arrive.
 func (b *batchCommand) Run(ctx context.Context, a *app) error {
-	if b.AtOnce < 1 || b.AtOnce > batchMost {
-		return usagef("--at-once is %d; it must be from 1 to %d", b.AtOnce, batchMost)
+	if b.AtOnce < 1 || b.AtOnce > maxBatchAtOnce {
+		return usagef("--at-once is %d; it must be from 1 to %d", b.AtOnce, maxBatchAtOnce)
 	}
-	if len(b.Name) > batchNameMax {
-		return usagef("--name has %d bytes, at most %d", len(b.Name), batchNameMax)
+	if len(b.Name) > maxBatchName {
+		return usagef("--name has %d bytes, at most %d", len(b.Name), maxBatchName)
 	}
 	if b.Name == "" {
 		b.Name = uuid.NewString()
@@ -57,14 +57,14 @@ func (b *batchCommand) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	return b.with(func(c *client) error {
-		all := &batch{app: a, client: c, atOnce: b.AtOnce, rest: asked, approvals: b.deciding(a).list, open: map[int64]*pb.CreateSessionsRequest{}, asking: map[int64]map[string]bool{}, began: a.now()}
-		err := retried(ctx, false, all.lost, func() (bool, error) { return all.stream(ctx) })
-		if len(all.rest) < len(asked) || err == nil {
-			if failed := all.count(); err == nil {
+		all := &batch{app: a, client: c, atOnce: b.AtOnce, pending: asked, listCommand: b.decisionHelp(a).listCommand, open: map[int64]*pb.CreateSessionsRequest{}, reportedApprovals: map[int64]map[string]bool{}, startedAt: a.now()}
+		err := withRetries(ctx, false, all.reportLost, func() (bool, error) { return all.stream(ctx) })
+		if len(all.pending) < len(asked) || err == nil {
+			if failed := all.printCounts(); err == nil {
 				err = failed
 			}
 		}
-		if left := len(all.open) + len(all.rest); len(all.rest) < len(asked) && left > 0 {
+		if left := len(all.open) + len(all.pending); len(all.pending) < len(asked) && left > 0 {
 			a.complain(fmt.Sprintf("%s left; the same with --name %s goes on with them", plural(int64(left), "line"), shellWord(b.Name)))
 		}
 		switch {
@@ -77,13 +77,13 @@ func (b *batchCommand) Run(ctx context.Context, a *app) error {
 	})
 }
 
-// read gives what the lines ask for, numbered as the lines are.
+// read returns the requests of all lines, with the line numbers.
 func (b *batchCommand) read(ctx context.Context, a *app) (asked []*pb.CreateSessionsRequest, err error) {
 	permissions, err := b.permissions()
 	if err != nil {
 		return nil, err
 	}
-	budget, err := b.over(nil)
+	budget, err := b.budgetFrom(nil)
 	if err != nil {
 		return nil, err
 	}
@@ -92,9 +92,9 @@ func (b *batchCommand) read(ctx context.Context, a *app) (asked []*pb.CreateSess
 	}
 	err = a.lines(ctx, cmp.Or(b.File, "-"), func(number int64, line []byte) error {
 		if number == 1 {
-			line = bytes.TrimPrefix(line, []byte("\ufeff")) // with which some editors begin a file
+			line = bytes.TrimPrefix(line, []byte("\ufeff")) // some editors begin a file with a byte order mark
 		}
-		session, err := sessionOf(bytes.TrimSpace(line))
+		session, err := parseLine(bytes.TrimSpace(line))
 		if err != nil {
 			return usagef("line %d: %w", number, err)
 		}
@@ -107,17 +107,17 @@ func (b *batchCommand) read(ctx context.Context, a *app) (asked []*pb.CreateSess
 		switch p := session.GetPermissions(); {
 		case p == nil:
 			session.Permissions = permissions
-		case p.GetApprovals() == pb.SubagentApprovals_SUBAGENT_APPROVALS_UNSPECIFIED: // no permission, but who answers
+		case p.GetApprovals() == pb.SubagentApprovals_SUBAGENT_APPROVALS_UNSPECIFIED: // the line has permissions of its own; only the approvals default applies
 			p.Approvals = permissions.GetApprovals()
 		}
 		if session.Budget == nil {
 			session.Budget = budget
 		}
-		b.say(session)
+		b.setCallbacks(session)
 		if session.IdempotencyKey == "" {
 			session.IdempotencyKey = fmt.Sprintf("%s/%d", b.Name, number)
 		}
-		session.Wait = durationpb.New(waitSoon)
+		session.Wait = durationpb.New(minWait)
 		asked = append(asked, &pb.CreateSessionsRequest{Number: number, Session: session})
 		return nil
 	})
@@ -127,8 +127,8 @@ func (b *batchCommand) read(ctx context.Context, a *app) (asked []*pb.CreateSess
 	return asked, nil
 }
 
-// sessionOf reads a line: a prompt, or a request as JSON; nil if it is empty.
-func sessionOf(line []byte) (*pb.CreateSessionRequest, error) {
+// parseLine parses a line: a prompt, or a request as JSON; nil if it is empty.
+func parseLine(line []byte) (*pb.CreateSessionRequest, error) {
 	session := &pb.CreateSessionRequest{}
 	switch {
 	case len(line) == 0:
@@ -148,34 +148,34 @@ func sessionOf(line []byte) (*pb.CreateSessionRequest, error) {
 	return session, nil
 }
 
-// batch is sessions that are opened and waited for, over one stream after another.
+// batch opens sessions and waits for them, over one stream after another.
 type batch struct {
-	app    *app
-	client *client
-	atOnce int
-	rest   []*pb.CreateSessionsRequest         // that are still to be asked for
-	open   map[int64]*pb.CreateSessionsRequest // that have been asked for, and have not ended; by number
-	began  time.Time
-	told   bool                      // that nothing comes any more
-	asking map[int64]map[string]bool // the approvals of which was said that a number waits for them
+	app               *app
+	client            *client
+	atOnce            int
+	pending           []*pb.CreateSessionsRequest         // not sent yet
+	open              map[int64]*pb.CreateSessionsRequest // sent and not ended, by number
+	startedAt         time.Time
+	lossReported      bool                      // the loss of the connection was reported
+	reportedApprovals map[int64]map[string]bool // ids of reported approvals, by number
 
-	approvals string // the command that lists them
+	listCommand string // the command that lists approvals
 
-	answers                    int64 // that say more than that it can't be done now
+	answers                    int64 // other than "not now"
 	completed, failed, refused int64
 	denied                     int64 // calls of all that have ended
 }
 
-// lost tells of a broken stream, once until there is an answer again.
-func (b *batch) lost(error) {
-	if !b.told {
+// reportLost reports a broken stream, once until there is an answer again.
+func (b *batch) reportLost(error) {
+	if !b.lossReported {
 		b.app.complain("the connection is lost; trying again")
 	}
-	b.told = true
+	b.lossReported = true
 }
 
-// stream opens and waits for all that is left over one stream. got is whether there was
-// somebody at its other end who could do something.
+// stream sends the remaining requests over one stream and waits for the answers. got reports
+// whether an orchestrator was there that could serve.
 func (b *batch) stream(ctx context.Context) (got bool, err error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -187,14 +187,14 @@ func (b *batch) stream(ctx context.Context) (got bool, err error) {
 		return false, err
 	}
 	answers, broken := make(chan *pb.CreateSessionsResponse), make(chan error, 1)
-	go func() { broken <- pass(ctx, stream, answers) }()
+	go func() { broken <- forwardAnswers(ctx, stream, answers) }()
 	before := b.answers
 	err = b.exchange(stream, answers, broken)
 	return b.answers > before || !errors.Is(err, errNotNow), err
 }
 
-// pass hands answers on until the stream breaks.
-func pass(ctx context.Context, stream pb.SessionService_CreateSessionsClient, to chan<- *pb.CreateSessionsResponse) error {
+// forwardAnswers forwards answers until the stream breaks.
+func forwardAnswers(ctx context.Context, stream pb.SessionService_CreateSessionsClient, to chan<- *pb.CreateSessionsResponse) error {
 	for {
 		answer, err := stream.Recv()
 		switch {
@@ -211,7 +211,8 @@ func pass(ctx context.Context, stream pb.SessionService_CreateSessionsClient, to
 	}
 }
 
-// exchange asks for what was open on the stream before, and then for the rest as others end.
+// exchange sends the requests that were open on the previous stream, and then further ones as
+// others end.
 func (b *batch) exchange(stream pb.SessionService_CreateSessionsClient, answers <-chan *pb.CreateSessionsResponse, broken <-chan error) error {
 	for _, number := range slices.Sorted(maps.Keys(b.open)) {
 		if err := ask(stream, b.open[number]); err != nil {
@@ -219,9 +220,9 @@ func (b *batch) exchange(stream pb.SessionService_CreateSessionsClient, answers 
 		}
 	}
 	for {
-		for len(b.rest) > 0 && len(b.open) < b.atOnce {
-			next := b.rest[0]
-			b.rest, b.open[next.GetNumber()] = b.rest[1:], next
+		for len(b.pending) > 0 && len(b.open) < b.atOnce {
+			next := b.pending[0]
+			b.pending, b.open[next.GetNumber()] = b.pending[1:], next
 			if err := ask(stream, next); err != nil {
 				return err
 			}
@@ -231,7 +232,7 @@ func (b *batch) exchange(stream pb.SessionService_CreateSessionsClient, answers 
 		}
 		select {
 		case answer := <-answers:
-			again, err := b.take(stream.Context(), answer)
+			again, err := b.handleAnswer(stream.Context(), answer)
 			if err == nil && again != nil {
 				err = ask(stream, again)
 			}
@@ -244,7 +245,7 @@ func (b *batch) exchange(stream pb.SessionService_CreateSessionsClient, answers 
 	}
 }
 
-// ask sends a request. Why a stream is broken, those learn who receive.
+// ask sends a request. If the stream is broken, the receiver learns the reason.
 func ask(stream pb.SessionService_CreateSessionsClient, req *pb.CreateSessionsRequest) error {
 	if err := stream.Send(req); !errors.Is(err, io.EOF) {
 		return err
@@ -252,23 +253,24 @@ func ask(stream pb.SessionService_CreateSessionsClient, req *pb.CreateSessionsRe
 	return nil
 }
 
-// take counts and shows an answer, or gives the request again of a session that goes on.
-func (b *batch) take(ctx context.Context, answer *pb.CreateSessionsResponse) (again *pb.CreateSessionsRequest, err error) {
+// handleAnswer counts and prints an answer. For a session that continues, it returns the request
+// to send again.
+func (b *batch) handleAnswer(ctx context.Context, answer *pb.CreateSessionsResponse) (again *pb.CreateSessionsRequest, err error) {
 	number, refused := answer.GetNumber(), answer.GetRefused()
 	if codes.Code(refused.GetCode()) == codes.Unavailable {
 		return nil, fmt.Errorf("%w: %s", errNotNow, refused.GetMessage())
 	}
-	b.told = false
+	b.lossReported = false
 	b.answers++
 	if refused == nil && !answer.GetOpened().GetEnded() {
-		b.asks(ctx, number, answer.GetOpened())
-		again = proto.CloneOf(b.open[number]) // what was sent is gRPC's
-		again.Session.Wait = durationpb.New(longer(again.GetSession().GetWait().AsDuration()))
+		b.reportApprovals(ctx, number, answer.GetOpened())
+		again = proto.CloneOf(b.open[number]) // gRPC may still use the request that was sent
+		again.Session.Wait = durationpb.New(nextWait(again.GetSession().GetWait().AsDuration()))
 		b.open[number] = again
 		return again, nil
 	}
 	delete(b.open, number)
-	delete(b.asking, number)
+	delete(b.reportedApprovals, number)
 	b.denied += int64(answer.GetOpened().GetSession().GetDeniedCalls())
 	switch {
 	case refused != nil:
@@ -281,15 +283,15 @@ func (b *batch) take(ctx context.Context, answer *pb.CreateSessionsResponse) (ag
 	return nil, b.print(answer)
 }
 
-// asks says that a session goes on only after an approval, once for those that are open together,
-// and for each that comes later; where they can't be listed, once. Of a session that was opened
-// just now only the root is as it is by now.
-func (b *batch) asks(ctx context.Context, number int64, opened *pb.CreateSessionResponse) {
+// reportApprovals reports that a session waits for approvals: once for those that are open
+// together, and again for each later one. If approvals cannot be listed, it reports once. In a
+// response that has just opened a session, only the root is up to date.
+func (b *batch) reportApprovals(ctx context.Context, number int64, opened *pb.CreateSessionResponse) {
 	s := opened.GetSession()
 	if s.GetOpenApprovals()+opened.GetRoot().GetOpenApprovals() == 0 {
 		return
 	}
-	was, told := b.asking[number]
+	was, told := b.reportedApprovals[number]
 	open, more := map[string]bool{}, false
 	err := b.client.eachApproval(ctx, s.GetId(), false, func(p *pb.Approval) error {
 		open[p.GetId()] = true
@@ -297,18 +299,18 @@ func (b *batch) asks(ctx context.Context, number int64, opened *pb.CreateSession
 		return nil
 	})
 	switch {
-	case ctx.Err() != nil || mayGoOn(err): // the next answer comes
+	case ctx.Err() != nil || isTemporary(err): // the next answer tries again
 		return
 	case err != nil:
 		open, more = was, !told
 	}
-	b.asking[number] = open
+	b.reportedApprovals[number] = open
 	if more {
-		b.app.complain(fmt.Sprintf("line %d waits for an approval: %s %s", number, b.approvals, s.GetId()))
+		b.app.complain(fmt.Sprintf("line %d waits for an approval: %s %s", number, b.listCommand, s.GetId()))
 	}
 }
 
-// refusalText says why a line is refused. Who has typed a name knows of no key.
+// refusalText says why a line was refused, in terms of --name instead of idempotency keys.
 func refusalText(refused *pb.Refusal) string {
 	if refused.GetReason() == tree.ErrKeyReused.Reason() {
 		return "this name was used for a line with another text, agent, permissions, budget or callbacks; choose another --name"
@@ -316,18 +318,18 @@ func refusalText(refused *pb.Refusal) string {
 	return safeLine(refused.GetMessage())
 }
 
-// print shows an answer on one line.
+// print prints an answer on one line.
 func (b *batch) print(answer *pb.CreateSessionsResponse) error {
 	if b.app.json {
 		return b.app.printJSON(answer)
 	}
-	l, root := b.app.look(), answer.GetOpened().GetRoot()
+	l, root := b.app.theme(), answer.GetOpened().GetRoot()
 	parts := []string{fmt.Sprintf("%4d", answer.GetNumber())}
 	if refused := answer.GetRefused(); refused != nil {
 		parts = append(parts, l.mark(pb.TaskState_TASK_STATE_FAILED, -1)+" refused: "+refusalText(refused))
 	} else {
 		said := safeLine(root.GetResult())
-		if reason := why(root.GetReason(), root.GetDetail()); reason != "" {
+		if reason := reasonText(root.GetReason(), root.GetDetail()); reason != "" {
 			said = reason
 		}
 		state := l.mark(root.GetState(), -1) + " " + stateText(root.GetState())
@@ -338,19 +340,19 @@ func (b *batch) print(answer *pb.CreateSessionsResponse) error {
 	}
 	line := strings.Join(parts, "  ")
 	if width, terminal := b.app.terminal(b.app.Stdout); terminal {
-		line = ansi.Truncate(line, width, l.more)
+		line = ansi.Truncate(line, width, l.ellipsis)
 	}
 	return b.app.print(line)
 }
 
-// count says what has come of all so far.
-func (b *batch) count() error {
+// printCounts prints the counts so far.
+func (b *batch) printCounts() error {
 	if b.app.json {
 		return nil
 	}
-	l := b.app.look()
+	l := b.app.theme()
 	all := []string{
-		plural(b.completed+b.failed+b.refused, "session") + " in " + durationText(b.app.now().Sub(b.began)),
+		plural(b.completed+b.failed+b.refused, "session") + " in " + durationText(b.app.now().Sub(b.startedAt)),
 		fmt.Sprintf("%d completed", b.completed),
 	}
 	if b.failed > 0 {
@@ -362,10 +364,10 @@ func (b *batch) count() error {
 	if b.denied > 0 {
 		all = append(all, deniedCalls(b.denied))
 	}
-	return b.app.print(l.dim.Render(strings.Join(all, l.dot)))
+	return b.app.print(l.dim.Render(strings.Join(all, l.separator)))
 }
 
-// code gives the exit code for what has come of all.
+// code returns the exit code of the batch.
 func (b *batch) code() error {
 	switch {
 	case b.refused > 0:

@@ -205,7 +205,7 @@ func TestABatchEndsWithoutADatabase(t *testing.T) {
 	t.Parallel()
 	o := &opener{faults: []func(pb.SessionService_CreateSessionsServer) error{noDatabase}}
 	_, complaints, code := o.run(t, "night", "one\n")
-	if code != exitUnreached || !strings.Contains(complaints, "no database") || len(o.asked) > 0 {
+	if code != exitUnavailable || !strings.Contains(complaints, "no database") || len(o.asked) > 0 {
 		t.Errorf("exit code %d, %s", code, complaints)
 	}
 }

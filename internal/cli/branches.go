@@ -25,7 +25,7 @@ type branchCommand struct {
 	Text        []string `arg:"" optional:"" help:"What to say first; - reads it from standard input."`
 }
 
-// Run goes on from a message in a branch.
+// Run starts a branch from a message.
 func (b *branchCommand) Run(ctx context.Context, a *app) error {
 	req := &pb.CreateBranchRequest{Regenerate: b.Regenerate, Select: b.Select, Description: b.Description}
 	if b.Apart {
@@ -39,11 +39,11 @@ func (b *branchCommand) Run(ctx context.Context, a *app) error {
 	}
 	return b.with(func(c *client) error {
 		var err error
-		if req.SessionId, req.TaskId, err = c.both(ctx, b.Session, b.Task); err != nil {
+		if req.SessionId, req.TaskId, err = c.sessionAndTask(ctx, b.Session, b.Task); err != nil {
 			return err
 		}
 		if req.TaskId == "" {
-			if req.TaskId, err = c.current(ctx, req.GetSessionId()); err != nil {
+			if req.TaskId, err = c.currentTask(ctx, req.GetSessionId()); err != nil {
 				return err
 			}
 		}
@@ -60,13 +60,13 @@ func (b *branchCommand) Run(ctx context.Context, a *app) error {
 		}
 		t := resp.GetTask()
 		return a.print(fmt.Sprintf("branch %s goes on from message %d of task %s%s",
-			safeLine(t.GetId()), t.GetBase().GetOrdinal(), safeLine(t.GetBase().GetTaskId()), whyBefore(own, req.GetMessageId(), t.GetBase())))
+			safeLine(t.GetId()), t.GetBase().GetOrdinal(), safeLine(t.GetBase().GetTaskId()), branchPointReason(own, req.GetMessageId(), t.GetBase())))
 	})
 }
 
-// whyBefore says why a branch goes on from before the message that was named, if it does since
-// that calls tools.
-func whyBefore(own []*pb.Message, named string, base *pb.Base) string {
+// branchPointReason says why a branch starts before the named message, if the reason is that the
+// message calls tools.
+func branchPointReason(own []*pb.Message, named string, base *pb.Base) string {
 	calls := func(b *pb.Block) bool { return b.GetToolUse() != nil }
 	for _, m := range own {
 		if m.GetId() == named && base.GetOrdinal() < m.GetOrdinal() && slices.ContainsFunc(m.GetBlocks(), calls) {
@@ -76,8 +76,8 @@ func whyBefore(own []*pb.Message, named string, base *pb.Base) string {
 	return ""
 }
 
-// current gives the task that messages go to which name none.
-func (c *client) current(ctx context.Context, session string) (string, error) {
+// currentTask returns the task that receives messages without a task id.
+func (c *client) currentTask(ctx context.Context, session string) (string, error) {
 	resp, err := c.sessions.GetSession(ctx, &pb.GetSessionRequest{SessionId: session})
 	if err != nil {
 		return "", during("reading the session", err)
@@ -85,15 +85,15 @@ func (c *client) current(ctx context.Context, session string) (string, error) {
 	return resp.GetSession().GetCurrentTaskId(), nil
 }
 
-// from finds the message of a task to go on from: the last one, if none is said. The messages of
-// the task are those that it had to look at for that.
+// from finds the message of a task to branch from: by default the last one. own is the messages of
+// the task, if they were read for that.
 func (b *branchCommand) from(ctx context.Context, c *client, req *pb.CreateBranchRequest) (own []*pb.Message, err error) {
 	switch {
 	case b.From != nil && isID(*b.From):
 		req.MessageId = *b.From
 		return nil, nil
 	case b.From != nil && *b.From == "":
-		return nil, isEnd("message", *b.From)
+		return nil, checkSuffix("message", *b.From)
 	}
 	_, own, err = c.conversation(ctx, req.GetSessionId(), req.GetTaskId(), false)
 	switch {
@@ -108,10 +108,10 @@ func (b *branchCommand) from(ctx context.Context, c *client, req *pb.CreateBranc
 	return own, err
 }
 
-// messageOf finds the message that a person means: by its number, or by the end of its id.
+// messageOf finds a message by its number, or by the end of its id.
 func messageOf(own []*pb.Message, name string) (string, error) {
 	number, notANumber := strconv.ParseInt(name, 10, 32)
-	tooShort := isEnd("message", name)
+	tooShort := checkSuffix("message", name)
 	var found []string
 	for _, m := range own {
 		switch {
@@ -127,10 +127,10 @@ func messageOf(own []*pb.Message, name string) (string, error) {
 	case tooShort != nil:
 		return "", tooShort
 	}
-	return onlyOne(found, "message", name)
+	return single(found, "message", name)
 }
 
-// conversation reads what a task inherits, if that is asked for, and its own messages.
+// conversation reads the messages of a task and, on request, the inherited ones.
 func (c *client) conversation(ctx context.Context, session, task string, inherit bool) (inherited, own []*pb.Message, err error) {
 	stream, err := c.tasks.GetTranscript(ctx, &pb.GetTranscriptRequest{
 		SessionId: session, TaskId: task, IncludeInherited: inherit,
@@ -155,7 +155,7 @@ func (c *client) conversation(ctx context.Context, session, task string, inherit
 
 type selectCommand struct {
 	remote
-	alsoTask
+	taskFlag
 	Session string  `arg:"" help:"The session."`
 	Task    *string `arg:"" optional:"" help:"The branch; by default the root."`
 }
@@ -163,7 +163,7 @@ type selectCommand struct {
 // Run makes a branch, or the root, the current one.
 func (s *selectCommand) Run(ctx context.Context, a *app) error {
 	return s.with(func(c *client) error {
-		session, task, err := s.both(ctx, c, s.Session, s.Task)
+		session, task, err := s.sessionAndTask(ctx, c, s.Session, s.Task)
 		if err != nil {
 			return err
 		}
@@ -186,12 +186,12 @@ type importCommand struct {
 	Model string `env:"" placeholder:"NAME" help:"Model to use; by default the agent's."`
 }
 
-// importPiece is how much of a transcript goes into one message on the stream.
+// importPiece is the size of a piece of a transcript on the stream.
 const importPiece = 256 << 10
 
 // Run opens a session that begins with a transcript.
 func (i *importCommand) Run(ctx context.Context, a *app) error {
-	data, err := a.file(ctx, i.File, "the transcript", transcriptMost)
+	data, err := a.file(ctx, i.File, "the transcript", maxTranscript)
 	if err != nil {
 		return err
 	}
@@ -224,13 +224,13 @@ func (i *importCommand) send(ctx context.Context, c *client, data []byte) (*pb.I
 	}
 	for _, piece := range pieces {
 		if err := stream.Send(piece); err != nil && !errors.Is(err, io.EOF) {
-			return nil, err // if it is EOF the answer says why
+			return nil, err // after io.EOF, CloseAndRecv returns the reason
 		}
 	}
 	return stream.CloseAndRecv()
 }
 
-// chunksOf gives data in pieces of at most size bytes.
+// chunksOf splits data into pieces of at most size bytes.
 func chunksOf(data []byte, size int) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		for len(data) > 0 {

@@ -9,18 +9,18 @@ import (
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 )
 
-// budgetFlags say what all tasks of a session may use together.
+// budgetFlags bound what all tasks of a session may use together.
 type budgetFlags struct {
 	MaxTokens     *int     `env:"" placeholder:"N" help:"Tokens of all kinds that the tree may use; 0 is no bound."`
 	MaxCost       *float64 `env:"" placeholder:"DOLLARS" help:"What the tree may cost, as far as prices are known; 0 is no bound."`
 	MaxModelCalls *int     `env:"" placeholder:"N" help:"Calls of models that the tree may make; 0 is no bound."`
 }
 
-// maxDollars is the largest cost that can be said.
+// maxDollars is the maximum of --max-cost.
 const maxDollars = 1e9
 
-// over gives a budget with what the flags say in its place; nil if they say nothing.
-func (f budgetFlags) over(was *pb.Budget) (*pb.Budget, error) {
+// budgetFrom returns a budget with the flags applied; nil if there are no flags.
+func (f budgetFlags) budgetFrom(was *pb.Budget) (*pb.Budget, error) {
 	if f == (budgetFlags{}) {
 		return nil, nil
 	}
@@ -32,7 +32,7 @@ func (f budgetFlags) over(was *pb.Budget) (*pb.Budget, error) {
 		budget.Tokens = int64(*tokens)
 	}
 	if cost := f.MaxCost; cost != nil {
-		if !(*cost >= 0 && *cost <= maxDollars) { // nor is it a number otherwise
+		if !(*cost >= 0 && *cost <= maxDollars) { // also refuses NaN
 			return nil, usagef("--max-cost %g must be from 0 to %g", *cost, maxDollars)
 		}
 		budget.CostMicros = int64(math.Ceil(*cost * 1e6))
@@ -53,7 +53,7 @@ type budgetCommand struct {
 	Session string `arg:"" help:"The session."`
 }
 
-// Run shows what a session has used and may use, and gives it another budget if asked to.
+// Run shows the usage and the budget of a session, and changes the budget on request.
 func (b *budgetCommand) Run(ctx context.Context, a *app) error {
 	return b.with(func(c *client) error {
 		id, err := c.session(ctx, b.Session)
@@ -65,7 +65,7 @@ func (b *budgetCommand) Run(ctx context.Context, a *app) error {
 			return during("reading the session", err)
 		}
 		session := resp.GetSession()
-		budget, err := b.over(session.GetBudget())
+		budget, err := b.budgetFrom(session.GetBudget())
 		switch {
 		case err != nil:
 			return err
@@ -84,14 +84,13 @@ func (b *budgetCommand) Run(ctx context.Context, a *app) error {
 		if a.json {
 			return a.printJSON(session)
 		}
-		return a.print(budgetText(session, a.look().dot))
+		return a.print(budgetText(session, a.theme().separator))
 	})
 }
 
-// budgetText says what a session has used, and of how much, and what calls that are under way
-// are reckoned to take.
+// budgetText formats the usage and the budget of a session, and the reserve for calls in progress.
 func budgetText(s *pb.Session, dot string) string {
-	used, budget := spending{}.and(s.GetUsage()), s.GetBudget()
+	used, budget := tokenUsage{}.addUsage(s.GetUsage()), s.GetBudget()
 	tokens, cost := countText(used.tokens), used.cost()
 	if budget.GetTokens() > 0 {
 		tokens += " of " + countText(budget.GetTokens())

@@ -1,10 +1,8 @@
-// Package cli is what a person types: the commands of coppice, and how a tree of
-// agents is drawn.
+// Package cli implements the commands of coppice, and draws trees of agents.
 //
-// A session is shown in three steps, each of its own: a forest is built from
-// events (forest.go), a forest is drawn as lines that fit (fold.go, draw.go), and
-// lines are put on a terminal that changes (live.go) or told one after another
-// (plain.go). The first two are pure.
+// A session is shown in three steps. A forest is built from events (forest.go). It is laid out in
+// lines that fit (fold.go, draw.go). The lines are drawn on a terminal that is updated (live.go)
+// or printed one after another (plain.go). The first two steps are pure.
 package cli
 
 import (
@@ -26,30 +24,29 @@ import (
 	"github.com/coppice-run/coppice/internal/flags"
 )
 
-// Process is what a command has of the process it runs in.
+// Process is the part of the process that a command uses.
 type Process struct {
 	Args           []string // without the name of the program
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
 	Getenv         func(string) string
-	// Interrupt ends the context given to Main, and lets a further interrupt
-	// end the process at once.
+	// Interrupt ends the context of Main, and makes a further interrupt end the process at once.
 	Interrupt func()
 }
 
 // Exit codes.
 const (
 	exitOK          = 0
-	exitFailed      = 1 // the task that was asked for failed or was cancelled
+	exitFailed      = 1 // the requested task failed or was cancelled
 	exitUsage       = 2
-	exitRefused     = 3 // a refused call, or a fault
-	exitUnfinished  = 4 // wait gave up before the task had ended, or an approval is open
-	exitUnreached   = 5 // nobody serves there, or not now: the same may work later
+	exitRefused     = 3 // a call was refused, or an internal error
+	exitUnfinished  = 4 // wait timed out before the task ended, or an approval is open
+	exitUnavailable = 5 // no orchestrator is reachable, or it cannot serve now: a retry may succeed
 	exitInterrupted = 130
-	exitUnread      = 141 // nobody reads the output any more: what shells say of a program that SIGPIPE has ended
+	exitBrokenPipe  = 141 // the reader of the output is gone: the code of a program that SIGPIPE has ended
 )
 
-// commands is the grammar.
+// commands is the command line grammar.
 type commands struct {
 	JSON bool `name:"json" help:"Machine-readable output: one JSON object a line, as the API has it."`
 
@@ -95,16 +92,15 @@ Where SESSION is asked for, "last" is the newest one; of the ids of sessions and
 
 Exit codes: 0 completed, 1 failed or cancelled, 2 wrong usage, 3 a refused call or an internal error, 4 not ended in time (wait) or blocked by an approval that nobody is asked about at a terminal (run, watch), 5 no orchestrator could be reached, or it cannot serve now, 130 interrupted, 141 nobody reads the output any more.`
 
-// app is what all commands share.
+// app is the state that all commands share.
 type app struct {
 	Process
 	json  bool
-	typed []flags.Typed // the flags that the command line says
+	typed []flags.Typed // flags on the command line
 	now   func() time.Time
 }
 
-// Main runs a command and gives its exit code. ctx ends when the process is
-// interrupted.
+// Main runs a command and returns its exit code. ctx ends when the process is interrupted.
 func Main(ctx context.Context, p Process) int {
 	if p.Getenv == nil {
 		p.Getenv = os.Getenv
@@ -122,7 +118,7 @@ func Main(ctx context.Context, p Process) int {
 		a.complain("interrupted")
 		return exitInterrupted
 	case errors.Is(err, syscall.EPIPE):
-		return exitUnread // whoever read the output has seen enough
+		return exitBrokenPipe // the reader of the output is gone
 	}
 	a.complain(err.Error())
 	switch {
@@ -130,27 +126,27 @@ func Main(ctx context.Context, p Process) int {
 		return exitUsage
 	case ctx.Err() != nil:
 		return exitInterrupted
-	case mayGoOn(err):
-		return exitUnreached
+	case isTemporary(err):
+		return exitUnavailable
 	}
 	return exitRefused
 }
 
-// cancelled reports whether an error says no more than that ctx has ended.
+// cancelled reports whether an error only says that ctx has ended.
 func cancelled(ctx context.Context, err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(ctx)) || status.Code(err) == codes.Canceled
 }
 
-// complain tells the person what is wrong, in one line.
+// complain prints an error or a warning on one line.
 func (a *app) complain(text string) {
 	a.warn(safeLine(strings.ReplaceAll(strings.TrimSpace(text), "\n", "; ")))
 }
 
-// warn tells the person something in a line that is safe already.
+// warn prints a line that is already safe to show.
 func (a *app) warn(line string) { fmt.Fprintln(a.Stderr, "coppice: "+line) }
 
-// none says that a list is empty: beside standard output, where a list of nothing is nothing.
-func (a *app) none(what string) {
+// printNone says on standard error that a list is empty; standard output stays empty.
+func (a *app) printNone(what string) {
 	if !a.json {
 		fmt.Fprintln(a.Stderr, "no "+what)
 	}
@@ -173,12 +169,12 @@ func (a *app) main(ctx context.Context) error {
 	return err
 }
 
-// command is one of the commands.
+// command is a command of the grammar.
 type command interface {
 	Run(ctx context.Context, a *app) error
 }
 
-// usageError is a mistake of the person who typed.
+// usageError is a mistake on the command line.
 type usageError struct{ err error }
 
 func (e *usageError) Error() string { return e.err.Error() }
@@ -188,19 +184,18 @@ func usagef(format string, args ...any) error {
 	return &usageError{fmt.Errorf(format, args...)}
 }
 
-// exitCode ends a command that has said everything already.
+// exitCode is the error of a command that has already printed everything.
 type exitCode int
 
 func (c exitCode) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
 
-// isTerminal reports whether a stream is a terminal, of whatever kind.
+// isTerminal reports whether a stream is a terminal of any kind.
 func isTerminal(stream any) bool {
 	f, isFile := stream.(*os.File)
 	return isFile && term.IsTerminal(int(f.Fd()))
 }
 
-// terminal reports whether a stream is a terminal that can be drawn on, and
-// gives its width.
+// terminal reports whether a stream is a terminal that can be drawn on, and returns its width.
 func (a *app) terminal(stream any) (width int, ok bool) {
 	if !isTerminal(stream) || a.Getenv("TERM") == "dumb" {
 		return 0, false
@@ -209,13 +204,13 @@ func (a *app) terminal(stream any) (width int, ok bool) {
 	return width, err == nil && width > 0
 }
 
-// look is how things look on standard output.
-func (a *app) look() look {
+// theme returns the theme of standard output.
+func (a *app) theme() theme {
 	_, terminal := a.terminal(a.Stdout)
-	return newLook(a.utf8(), terminal)
+	return newTheme(a.utf8(), terminal)
 }
 
-// utf8 reports whether the locale says that the terminal shows UTF-8.
+// utf8 reports whether the locale uses UTF-8.
 func (a *app) utf8() bool {
 	for _, name := range []string{"LC_ALL", "LC_CTYPE", "LANG"} {
 		if v := strings.ToLower(a.Getenv(name)); v != "" {
@@ -225,7 +220,7 @@ func (a *app) utf8() bool {
 	return false
 }
 
-// print writes styled lines, with as many colours as the terminal has.
+// print prints styled lines, with as many colours as the terminal supports.
 func (a *app) print(lines ...string) error {
 	if _, err := lipgloss.Fprintln(a.Stdout, strings.Join(lines, "\n")); err != nil {
 		return fmt.Errorf("writing: %w", err)
@@ -233,7 +228,7 @@ func (a *app) print(lines ...string) error {
 	return nil
 }
 
-// printJSON writes messages, one a line.
+// printJSON prints messages, one on each line.
 func (a *app) printJSON(messages ...proto.Message) error {
 	for _, m := range messages {
 		line, err := jsonLine(m)

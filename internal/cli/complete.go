@@ -8,91 +8,90 @@ import (
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 )
 
-// What a shell is offered is given up after a while, and bounded: a person waits for it, and
-// reads it.
+// Completion is bounded in time and size, because a person waits for it and reads it.
 const (
-	completeFor  = 2 * time.Second
-	completeMost = 100
+	completeTimeout = 2 * time.Second
+	maxCompletions  = 100
 )
 
-// place is where a command that embeds it talks to.
-func (r remote) place() remote { return r }
+// target returns the connection flags of a command that embeds remote.
+func (r remote) target() remote { return r }
 
-// complete gives what may stand for an argument of a command, as an orchestrator knows it. If
-// none can be reached there is nothing to offer, and nothing is said.
+// complete returns values for an argument of a command, as an orchestrator knows them. If none can
+// be reached, it returns no values and prints nothing.
 func complete(ctx context.Context, of any, argument string, given []string) (values []string, known bool) {
-	at, remote := of.(interface{ place() remote })
-	offer := offers[argument]
+	at, remote := of.(interface{ target() remote })
+	offer := completers[argument]
 	if !remote || offer == nil {
 		return nil, false
 	}
-	ctx, cancel := context.WithTimeout(ctx, completeFor)
+	ctx, cancel := context.WithTimeout(ctx, completeTimeout)
 	defer cancel()
-	_ = at.place().with(func(c *client) (err error) {
+	_ = at.target().with(func(c *client) (err error) {
 		values, err = offer(ctx, c, given)
 		return err
 	})
 	return values, true
 }
 
-// offers are what stands for arguments, by their names.
-var offers = map[string]func(ctx context.Context, c *client, given []string) ([]string, error){
-	"session": offerSessions, "task": offerTasks, "id": offerApprovals, "name": offerAgents, "worker": offerWorkers,
+// completers return the values of arguments, by the names of the arguments.
+var completers = map[string]func(ctx context.Context, c *client, given []string) ([]string, error){
+	"session": completeSessions, "task": completeTasks, "id": completeApprovals, "name": completeAgents, "worker": completeWorkers,
 }
 
-// offered is a value with a few words on it.
-func offered(value string, about ...string) string {
+// completion formats a value with a short description.
+func completion(value string, about ...string) string {
 	return safeLine(value) + "\t" + safeLine(strings.Join(about, " "))
 }
 
-func offerSessions(ctx context.Context, c *client, _ []string) ([]string, error) {
-	page, err := c.sessions.ListSessions(ctx, &pb.ListSessionsRequest{PageSize: completeMost})
+func completeSessions(ctx context.Context, c *client, _ []string) ([]string, error) {
+	page, err := c.sessions.ListSessions(ctx, &pb.ListSessionsRequest{PageSize: maxCompletions})
 	var values []string
 	for _, s := range page.GetSessions() {
-		values = append(values, offered(s.GetId(), stateText(s.GetState())+":", s.GetTitle()))
+		values = append(values, completion(s.GetId(), stateText(s.GetState())+":", s.GetTitle()))
 	}
 	if len(values) > 0 {
-		values = append(values, offered(last, "the newest"))
+		values = append(values, completion(last, "the newest"))
 	}
 	return values, err
 }
 
-func offerTasks(ctx context.Context, c *client, given []string) ([]string, error) {
+func completeTasks(ctx context.Context, c *client, given []string) ([]string, error) {
 	session, err := c.session(ctx, given[0])
 	if err != nil {
 		return nil, err
 	}
-	page, err := c.tasks.ListTasks(ctx, &pb.ListTasksRequest{SessionId: session, PageSize: completeMost})
+	page, err := c.tasks.ListTasks(ctx, &pb.ListTasksRequest{SessionId: session, PageSize: maxCompletions})
 	var values []string
 	for _, t := range page.GetTasks() {
-		values = append(values, offered(t.GetId(), stateText(t.GetState())+":", t.GetAgent(), t.GetDescription()))
+		values = append(values, completion(t.GetId(), stateText(t.GetState())+":", t.GetAgent(), t.GetDescription()))
 	}
 	return values, err
 }
 
-func offerApprovals(ctx context.Context, c *client, _ []string) ([]string, error) {
-	page, err := c.approvals.ListApprovals(ctx, &pb.ListApprovalsRequest{PageSize: completeMost})
+func completeApprovals(ctx context.Context, c *client, _ []string) ([]string, error) {
+	page, err := c.approvals.ListApprovals(ctx, &pb.ListApprovalsRequest{PageSize: maxCompletions})
 	var values []string
 	for _, p := range page.GetApprovals() {
-		values = append(values, offered(p.GetId())+callText(p))
+		values = append(values, completion(p.GetId())+callText(p))
 	}
 	return values, err
 }
 
-func offerAgents(ctx context.Context, c *client, _ []string) ([]string, error) {
+func completeAgents(ctx context.Context, c *client, _ []string) ([]string, error) {
 	resp, err := c.agents.ListAgents(ctx, &pb.ListAgentsRequest{})
 	var values []string
 	for _, agent := range resp.GetAgents() {
-		values = append(values, offered(agent.GetName(), agent.GetDescription()))
+		values = append(values, completion(agent.GetName(), agent.GetDescription()))
 	}
 	return values, err
 }
 
-func offerWorkers(ctx context.Context, c *client, _ []string) ([]string, error) {
+func completeWorkers(ctx context.Context, c *client, _ []string) ([]string, error) {
 	resp, err := c.admin.ListWorkers(ctx, &pb.ListWorkersRequest{})
 	var values []string
 	for _, w := range resp.GetWorkers() {
-		values = append(values, offered(w.GetId(), "in pool", w.GetPool()))
+		values = append(values, completion(w.GetId(), "in pool", w.GetPool()))
 	}
 	return values, err
 }

@@ -18,10 +18,10 @@ import (
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 )
 
-// defaultAddress is where coppice dev serves and clients look for it.
+// defaultAddress is where coppice dev serves and clients connect by default.
 const defaultAddress = "127.0.0.1:7070"
 
-// remote is the flag of commands that talk to an orchestrator.
+// remote is the flags of commands that talk to an orchestrator.
 type remote struct {
 	Orchestrator string `default:"127.0.0.1:7070" placeholder:"HOST:PORT" help:"Orchestrator to talk to."`
 	auth.ClientFlags
@@ -62,11 +62,11 @@ func (r remote) with(do func(*client) error) error {
 	if err != nil {
 		return usagef("%w", err)
 	}
-	return errors.Join(r.unreached(do(newClient(conn))), conn.Close())
+	return errors.Join(r.explain(do(newClient(conn))), conn.Close())
 }
 
-// isTarget reports whether orchestrators can be at a target: all addresses of it have a port.
-// What has a scheme is left to gRPC.
+// isTarget reports whether all addresses of a target have a port. A target with a scheme is left
+// to gRPC.
 func isTarget(target string) bool {
 	if strings.Contains(target, ":/") {
 		return true
@@ -79,47 +79,46 @@ func isTarget(target string) bool {
 	return true
 }
 
-// unreached adds to the error of a call which nobody has answered what to look at. Where it is
-// for TLS, that is a mistake which nobody else will mend.
-func (r remote) unreached(err error) error {
+// explain adds a hint to the error of a call that no orchestrator has answered. A TLS mismatch
+// becomes a usage error, because a retry cannot succeed.
+func (r remote) explain(err error) error {
 	s := status.Convert(err)
 	switch {
 	case s.Code() == codes.Unauthenticated && r.Token+r.TokenFile == "":
 		return fmt.Errorf("%w: give one in COPPICE_TOKEN or with --token-file", err)
 	case s.Code() == codes.Unauthenticated:
 		return fmt.Errorf("%w: the orchestrator does not know the token, or it has expired", err)
-	case s.Code() != codes.Unavailable || len(s.Details()) > 0: // an orchestrator gives its reasons
+	case s.Code() != codes.Unavailable || len(s.Details()) > 0: // an error of an orchestrator has details
 		return err
 	}
-	if err := r.DiagnoseTLS(context.Background(), r.Orchestrator); err != nil { // which takes a moment
+	if err := r.DiagnoseTLS(context.Background(), r.Orchestrator); err != nil { // this opens a connection
 		return usagef("%w", err)
 	}
 	return fmt.Errorf("%w: does anybody serve at %s? coppice dev would", err, r.Orchestrator)
 }
 
-// deciding says how approvals are decided on there.
-func (r remote) deciding(a *app) deciding { return decidingWith(r.reached(a)) }
+// decisionHelp says how to decide on approvals of the orchestrator.
+func (r remote) decisionHelp(a *app) decisionHelp { return remoteDecisionHelp(r.flagsFor(a)) }
 
-// reached are the flags with which another command reaches the same orchestrator, but for a
-// token: that is not to be on the screen.
-func (r remote) reached(a *app) string {
+// flagsFor returns the flags with which another command reaches the same orchestrator. A token is
+// not included, because it must not appear on the screen.
+func (r remote) flagsFor(a *app) string {
 	at := ""
-	if r.Orchestrator != defaultAddress || a.types("orchestrator") {
+	if r.Orchestrator != defaultAddress || a.hasFlag("orchestrator") {
 		at = " --orchestrator " + shellWord(r.Orchestrator)
 	}
-	return at + a.typedOf("insecure", "tls", "tls-ca", "tls-cert", "tls-key", "token-file")
+	return at + a.typedFlags("insecure", "tls", "tls-ca", "tls-cert", "tls-key", "token-file")
 }
 
 // last names the newest session.
 const last = "last"
 
-// session finds the session that a person means: by its id, by the end of it, or
-// the newest one.
+// session finds a session by its id, by the end of its id, or by "last".
 func (c *client) session(ctx context.Context, name string) (string, error) {
 	if isID(name) {
 		return name, nil
 	}
-	if err := isEnd("session", name); err != nil {
+	if err := checkSuffix("session", name); err != nil {
 		return "", err
 	}
 	req := &pb.ListSessionsRequest{PageSize: 1000}
@@ -141,18 +140,17 @@ func (c *client) session(ctx context.Context, name string) (string, error) {
 			}
 		}
 		if req.PageToken = page.GetNextPageToken(); req.PageToken == "" {
-			return onlyOne(found, "session", name)
+			return single(found, "session", name)
 		}
 	}
 }
 
-// task finds the task of a session that a person means: by its id or by the end
-// of it.
+// task finds a task of a session by its id or the end of its id.
 func (c *client) task(ctx context.Context, session, name string) (string, error) {
 	if isID(name) {
 		return name, nil
 	}
-	if err := isEnd("task", name); err != nil {
+	if err := checkSuffix("task", name); err != nil {
 		return "", err
 	}
 	var found []string
@@ -168,14 +166,14 @@ func (c *client) task(ctx context.Context, session, name string) (string, error)
 			}
 		}
 		if req.PageToken = page.GetNextPageToken(); req.PageToken == "" {
-			return onlyOne(found, "task", name)
+			return single(found, "task", name)
 		}
 	}
 }
 
-// both finds a session and a task of it. Without a task the second is empty, which means
-// the root, or the current branch.
-func (c *client) both(ctx context.Context, session string, task *string) (sessionID, taskID string, err error) {
+// sessionAndTask finds a session and a task of it. Without a task, the task id is empty, which
+// means the root or the current branch.
+func (c *client) sessionAndTask(ctx context.Context, session string, task *string) (sessionID, taskID string, err error) {
 	if sessionID, err = c.session(ctx, session); err != nil || task == nil {
 		return sessionID, "", err
 	}
@@ -183,14 +181,14 @@ func (c *client) both(ctx context.Context, session string, task *string) (sessio
 	return sessionID, taskID, err
 }
 
-// alsoTask is the flag of commands that name a task in an argument too.
-type alsoTask struct {
+// taskFlag is the --task flag of commands that also take the task as an argument.
+type taskFlag struct {
 	TaskFlag *string `name:"task" env:"" placeholder:"ID" help:"The task: the same as the argument, in the way that other commands take it."`
 }
 
-// both finds a session and a task of it, which the argument or the flag names.
-func (also alsoTask) both(ctx context.Context, c *client, session string, arg *string) (sessionID, taskID string, err error) {
-	sessionID, taskID, err = c.both(ctx, session, arg)
+// sessionAndTask finds a session and a task of it, which the argument or the flag names.
+func (also taskFlag) sessionAndTask(ctx context.Context, c *client, session string, arg *string) (sessionID, taskID string, err error) {
+	sessionID, taskID, err = c.sessionAndTask(ctx, session, arg)
 	if err != nil || also.TaskFlag == nil {
 		return sessionID, taskID, err
 	}
@@ -201,23 +199,23 @@ func (also alsoTask) both(ctx context.Context, c *client, session string, arg *s
 	return sessionID, flagged, err
 }
 
-// fewest is how many characters of the end of an id stand for it. An empty text ends every
-// id, and so finds the only thing there is, where a script has a variable that is not set;
-// so do one or two characters, all too easily.
-const fewest = 4
+// minSuffix is the minimum length of the end of an id. An empty text would match every id, and so
+// find the only object if a script uses a variable that is not set. One or two characters match by
+// accident.
+const minSuffix = 4
 
-// isEnd refuses a name that says too little to be the end of an id.
-func isEnd(what, name string) error {
+// checkSuffix refuses a name that is too short for the end of an id.
+func checkSuffix(what, name string) error {
 	switch {
 	case name == "":
 		return usagef("the id of the %s is empty", what)
-	case len(name) < fewest:
-		return usagef("%q is too short for the end of an id: at least %d characters", name, fewest)
+	case len(name) < minSuffix:
+		return usagef("%q is too short for the end of an id: at least %d characters", name, minSuffix)
 	}
 	return nil
 }
 
-func onlyOne(found []string, what, name string) (string, error) {
+func single(found []string, what, name string) (string, error) {
 	switch {
 	case len(found) == 1:
 		return found[0], nil
@@ -229,17 +227,16 @@ func onlyOne(found []string, what, name string) (string, error) {
 	return "", fmt.Errorf("no %s has an id that ends in %q", what, name)
 }
 
-// isID reports whether a name has the shape of a whole id.
+// isID reports whether a name has the form of a whole id.
 func isID(name string) bool { return len(name) == 36 && strings.Count(name, "-") == 4 }
 
-// callError is a failed call and what it was for.
+// callError is a failed call with its purpose.
 type callError struct {
 	doing string
 	err   error
 }
 
-// during says what a call was for. A failed call that says so already stays as
-// it is.
+// during adds the purpose of a call to its error, unless the error has one.
 func during(doing string, err error) error {
 	var named *callError
 	if err == nil || errors.As(err, &named) {

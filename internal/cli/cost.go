@@ -6,28 +6,28 @@ import (
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 )
 
-// tokens is all that was read and written, whatever it cost.
-func tokens(u *pb.Usage) int64 {
+// totalTokens counts all tokens, whatever they cost.
+func totalTokens(u *pb.Usage) int64 {
 	return u.GetInputTokens() + u.GetOutputTokens() + u.GetCacheReadTokens() + u.GetCacheWriteTokens()
 }
 
-// spending is what was used, and what is known of its cost.
-type spending struct {
+// tokenUsage is the tokens that were used, and their known cost.
+type tokenUsage struct {
 	tokens, priced int64
 	micros         int64 // of the priced tokens, in millionths of a US dollar
 }
 
-// and adds a usage.
-func (s spending) and(u *pb.Usage) spending {
-	return s.plus(spending{tokens(u), u.GetPricedTokens(), u.GetCostMicros()})
+// addUsage adds a usage.
+func (s tokenUsage) addUsage(u *pb.Usage) tokenUsage {
+	return s.plus(tokenUsage{totalTokens(u), u.GetPricedTokens(), u.GetCostMicros()})
 }
 
-func (s spending) plus(o spending) spending {
-	return spending{s.tokens + o.tokens, s.priced + o.priced, s.micros + o.micros}
+func (s tokenUsage) plus(o tokenUsage) tokenUsage {
+	return tokenUsage{s.tokens + o.tokens, s.priced + o.priced, s.micros + o.micros}
 }
 
-// cost says what it has cost, as far as that is known; empty if it was nothing.
-func (s spending) cost() string {
+// cost formats the known cost; empty if it was nothing.
+func (s tokenUsage) cost() string {
 	switch {
 	case s.tokens == 0 || s.priced == s.tokens && s.micros == 0:
 		return ""
@@ -39,8 +39,8 @@ func (s spending) cost() string {
 	return "about " + moneyText(s.micros)
 }
 
-// text says how many tokens there were, and what they have cost.
-func (s spending) text(unit string) string {
+// text formats the tokens and the cost.
+func (s tokenUsage) text(unit string) string {
 	text := countText(s.tokens) + " " + unit
 	if cost := s.cost(); cost != "" {
 		text += ", " + cost
@@ -48,7 +48,7 @@ func (s spending) text(unit string) string {
 	return text
 }
 
-// moneyText shows an amount: $0.0042, $0.42, $42.00.
+// moneyText formats an amount: $0.0042, $0.42, $42.00.
 func moneyText(micros int64) string {
 	const dollar, cent = 1e6, 1e4
 	if micros < 10*cent {

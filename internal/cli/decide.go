@@ -10,15 +10,15 @@ import (
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 )
 
-// decided are the approvals that a command decides on.
-type decided struct {
+// approvalSelection selects the approvals to decide on.
+type approvalSelection struct {
 	remote
 	ID  []string `arg:"" optional:"" help:"The approvals; of the id of one that is open the last characters are enough."`
 	All *string  `env:"" placeholder:"SESSION" help:"All approvals of this session that are open now, those of its sub-agents too."`
 }
 
 type approveCommand struct {
-	decided
+	approvalSelection
 	ForSession bool   `env:"" help:"Allow all calls of the session that the same rules ask about."`
 	Message    string `env:"" placeholder:"TEXT" help:"Something to say about it."`
 }
@@ -33,7 +33,7 @@ func (c *approveCommand) Run(ctx context.Context, a *app) error {
 }
 
 type denyCommand struct {
-	decided
+	approvalSelection
 	Message string `env:"" placeholder:"TEXT" help:"Why; the agent's model reads it."`
 }
 
@@ -42,9 +42,9 @@ func (c *denyCommand) Run(ctx context.Context, a *app) error {
 	return c.decide(ctx, a, &pb.DecideApprovalRequest{Decision: pb.Decision_DECISION_DENY, Message: c.Message})
 }
 
-// decide decides on each of the approvals in the same way. It knows all of them before it decides
-// on one; one that is refused then keeps none of the others.
-func (d *decided) decide(ctx context.Context, a *app, req *pb.DecideApprovalRequest) error {
+// decide decides on all selected approvals in the same way. It finds all of them before it decides
+// on the first. If one is refused, it still decides on the others.
+func (d *approvalSelection) decide(ctx context.Context, a *app, req *pb.DecideApprovalRequest) error {
 	switch {
 	case d.All == nil && len(d.ID) == 0:
 		return usagef("say which approvals, or --all SESSION; see coppice approvals")
@@ -52,12 +52,12 @@ func (d *decided) decide(ctx context.Context, a *app, req *pb.DecideApprovalRequ
 		return usagef("--all is for all approvals of a session: say it, or ids")
 	}
 	return d.with(func(c *client) error {
-		ids, err := d.named(ctx, c)
+		ids, err := d.ids(ctx, c)
 		if err != nil {
 			return err
 		}
 		if len(ids) == 0 {
-			a.none("open approvals")
+			a.printNone("open approvals")
 		}
 		var refused []error
 		for _, id := range ids {
@@ -66,7 +66,7 @@ func (d *decided) decide(ctx context.Context, a *app, req *pb.DecideApprovalRequ
 			if err != nil && len(ids) > 1 {
 				err = fmt.Errorf("%s: %w", idEnd(id), err)
 			}
-			if mayGoOn(err) || ctx.Err() != nil {
+			if isTemporary(err) || ctx.Err() != nil {
 				return errors.Join(append(refused, err)...)
 			}
 			refused = append(refused, err)
@@ -75,8 +75,8 @@ func (d *decided) decide(ctx context.Context, a *app, req *pb.DecideApprovalRequ
 	})
 }
 
-// named gives the approvals that are named, each once.
-func (d *decided) named(ctx context.Context, c *client) (ids []string, err error) {
+// ids returns the ids of the selected approvals, each once.
+func (d *approvalSelection) ids(ctx context.Context, c *client) (ids []string, err error) {
 	if d.All != nil {
 		session, err := c.session(ctx, *d.All)
 		if err != nil {
@@ -100,7 +100,7 @@ func (d *decided) named(ctx context.Context, c *client) (ids []string, err error
 	return ids, nil
 }
 
-// decide decides on one approval, and says how.
+// decide decides on one approval and prints it.
 func (c *client) decide(ctx context.Context, a *app, req *pb.DecideApprovalRequest) error {
 	resp, err := c.approvals.DecideApproval(ctx, req)
 	switch {
@@ -112,7 +112,7 @@ func (c *client) decide(ctx context.Context, a *app, req *pb.DecideApprovalReque
 	return a.print(approvalText(resp.GetApproval()))
 }
 
-// approval finds the open approval that a person means: by its id or the end of it.
+// approval finds an open approval by its id or the end of its id.
 func (c *client) approval(ctx context.Context, name string) (string, error) {
 	switch {
 	case isID(name):
@@ -120,7 +120,7 @@ func (c *client) approval(ctx context.Context, name string) (string, error) {
 	case name == last:
 		return "", usagef("expected the id of an approval, not %s, which is a session; see coppice approvals", last)
 	}
-	if err := isEnd("approval", name); err != nil {
+	if err := checkSuffix("approval", name); err != nil {
 		return "", err
 	}
 	var found []string
@@ -133,5 +133,5 @@ func (c *client) approval(ctx context.Context, name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return onlyOne(found, "open approval", name)
+	return single(found, "open approval", name)
 }

@@ -49,7 +49,7 @@ func (d *devCommand) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	defer m.Close()
-	install, chosen, err := d.dev(a, m)
+	install, chosen, err := d.devConfig(a, m)
 	if err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ func (d *devCommand) Run(ctx context.Context, a *app) error {
 	if install.DataDir, err = d.data(a); err != nil {
 		return err
 	}
-	d.Bound(install.Limits)
+	d.Apply(install.Limits)
 	install.Listen, install.RedisURL, install.Slots = d.Listen, d.RedisURL, d.Slots
 	install.Workspace, install.Workspaces = d.workspace(), d.Workspaces
 	stopProfiles, err := assembly.ServeProfiles(ctx, d.PprofListen, m.Logger)
@@ -91,19 +91,19 @@ func (d *devCommand) Run(ctx context.Context, a *app) error {
 	}
 }
 
-// mayListen refuses an address that is none, or that is not served so.
+// mayListen refuses an invalid address, or one that may not be served with these tokens.
 func (d *devCommand) mayListen(ctx context.Context, security auth.Server) error {
 	at, err := listenable(d.Listen)
 	if err != nil {
 		return err
 	}
-	if err := security.CheckListen(ctx, at, slog.New(slog.DiscardHandler)); err != nil { // it is said again when it is so
+	if err := security.CheckListen(ctx, at, slog.New(slog.DiscardHandler)); err != nil { // StartDev logs the same warnings later
 		return usagef("--listen: %w", err)
 	}
 	return nil
 }
 
-// listenable gives the address that --listen says.
+// listenable parses the address of --listen.
 func listenable(address string) (net.Addr, error) {
 	at, err := net.ResolveTCPAddr("tcp", address)
 	if err != nil {
@@ -112,15 +112,15 @@ func listenable(address string) (net.Addr, error) {
 	return at, nil
 }
 
-// workspace is the directory that all sessions work in; empty if each has its own.
+// workspace returns the directory that all sessions work in; empty if each has its own.
 func (d *devCommand) workspace() string {
 	if d.Workspaces != "" {
 		return ""
 	}
-	return orHere(d.Workspace)
+	return orCurrentDir(d.Workspace)
 }
 
-// data is the directory of the data.
+// data returns the data directory.
 func (d *devCommand) data(a *app) (string, error) {
 	if d.Data != "" {
 		return d.Data, nil
@@ -135,7 +135,7 @@ func (d *devCommand) data(a *app) (string, error) {
 	return filepath.Join(home, ".local", "state", "coppice"), nil
 }
 
-// greet says where things are and what to try.
+// greet prints where things are, and what to try.
 func (d *devCommand) greet(a *app, address, data, model string) error {
 	if a.json {
 		line, err := json.Marshal(map[string]string{"listen": address, "data": data, "model": model})
@@ -153,7 +153,7 @@ func (d *devCommand) greet(a *app, address, data, model string) error {
 	if d.Tokens != "" {
 		with, header = ", where COPPICE_TOKEN is a client's token", ` -H "authorization: Bearer $COPPICE_TOKEN"`
 	}
-	l := a.look()
+	l := a.theme()
 	return a.print(
 		l.bold.Render("Coppice is serving on "+address),
 		"  model  "+safeLine(model),

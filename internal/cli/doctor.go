@@ -12,7 +12,7 @@ type doctorCommand struct {
 	Session *string `arg:"" optional:"" help:"The session; by default all of the tenant."`
 }
 
-// Run lists what breaks the rules; it fails if anything does.
+// Run lists violations; it fails if there are any.
 func (d *doctorCommand) Run(ctx context.Context, a *app) error {
 	return d.with(func(c *client) error {
 		req := &pb.DiagnoseRequest{}

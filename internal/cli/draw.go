@@ -10,35 +10,34 @@ import (
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 )
 
-// canvas is what a forest is drawn on.
+// canvas is the space in which a forest is drawn.
 type canvas struct {
-	look   look
+	theme  theme
 	width  int // in cells; 0: no bound
 	height int // in lines; 0: no bound
 	now    time.Time
-	frame  int  // turns the sign of running tasks; negative stands still
+	frame  int  // animates the marks of running tasks; negative: no animation
 	ids    bool // whether to show the ends of ids
 
-	deciding deciding
+	decisionHelp decisionHelp
 
-	deniedWide int // how wide that is of all rows which says how many calls were denied
+	deniedWidth int // width of the widest count of denied calls
 }
 
-// Widths from which on a figure is shown, and how wide it is with its gap.
+// The minimum canvas width for each figure, and the width of the figure with its gap.
 const (
-	timeFrom, timeWide     = 36, 8
-	tokensFrom, tokensWide = 56, 10
-	toolsFrom, toolsWide   = 72, 10
-	idsFrom                = 60
-	noteFrom               = 12
+	minTimeWidth, timeWidth     = 36, 8
+	minTokensWidth, tokensWidth = 56, 10
+	minToolsWidth, toolsWidth   = 72, 10
+	minIDsWidth                 = 60
+	minNoteWidth                = 12
 )
 
-// shortID is how much of the end of an id is shown.
+// shortID is the length of a shortened id.
 const shortID = 8
 
-// draw gives the lines of a forest, none wider than the canvas and no more than
-// fit on it. It leaves out first what matters least: figures where it is narrow,
-// tasks that have ended where it is short.
+// draw returns the lines of a forest that fit on the canvas. It first leaves out what matters
+// least: figures on a narrow canvas, and ended tasks on a low one.
 func (f *forest) draw(c canvas) []string {
 	folded := f.fold(c.height)
 	labels := make([]string, len(folded))
@@ -47,7 +46,7 @@ func (f *forest) draw(c canvas) []string {
 		labels[i] = c.label(r)
 		widest = max(widest, ansi.StringWidth(labels[i]))
 		if r.node != nil {
-			c.deniedWide = max(c.deniedWide, len(c.denied(r.node)))
+			c.deniedWidth = max(c.deniedWidth, len(c.denied(r.node)))
 		}
 	}
 	left := widest
@@ -61,122 +60,122 @@ func (f *forest) draw(c canvas) []string {
 	return lines
 }
 
-// labelRoom is how wide labels may be: on a wide canvas they leave some room for
-// what tasks are doing.
+// labelRoom is the maximum width of labels. A wide canvas reserves some room for the activity of
+// tasks.
 func (c canvas) labelRoom() int {
 	room := c.width - ansi.StringWidth(c.figures(&node{}))
-	if c.width >= toolsFrom {
+	if c.width >= minToolsWidth {
 		return min(room, c.width*9/20)
 	}
 	return room
 }
 
-// label is what a task is: guides, sign, agent, description.
+// label formats a task: guides, mark, agent, description.
 func (c canvas) label(r row) string {
-	guides := c.look.dim.Render(c.look.guides(r.last, c.width/3))
+	guides := c.theme.dim.Render(c.theme.guides(r.lastAtLevel, c.width/3))
 	if r.node == nil {
-		return guides + c.look.dim.Render(c.look.more+" "+r.hidden.more())
+		return guides + c.theme.dim.Render(c.theme.ellipsis+" "+r.hidden.more())
 	}
 	n := r.node
-	name, gap := safeLine(orElse(n.agent, "?")), "  "
+	name, gap := safeLine(orDefault(n.agent, "?")), "  "
 	if n.shell {
 		name, gap = shellName, " "
 	}
-	s := guides + c.look.mark(n.state, c.frame) + " " + c.look.bold.Render(name)
+	s := guides + c.theme.mark(n.state, c.frame) + " " + c.theme.bold.Render(name)
 	if d := safeLine(n.description); d != "" {
 		s += gap + d
 	}
 	if n.branch {
-		s += c.look.dim.Render(" (branch)")
+		s += c.theme.dim.Render(" (branch)")
 	}
 	if n.background {
-		s += c.look.dim.Render(" (background)")
+		s += c.theme.dim.Render(" (background)")
 	}
 	if r.hidden.total() > 0 {
-		s += c.look.dim.Render(" (+ " + r.hidden.String() + ")")
+		s += c.theme.dim.Render(" (+ " + r.hidden.String() + ")")
 	}
 	return s
 }
 
-// line puts a label, the figures and what the task is doing together.
+// line joins a label, the figures and the activity.
 func (c canvas) line(r row, label string, left int) string {
 	if r.node == nil {
 		return c.cut(label, c.width)
 	}
-	label = ansi.Truncate(label, left, c.look.more)
+	label = ansi.Truncate(label, left, c.theme.ellipsis)
 	pad := strings.Repeat(" ", max(0, left-ansi.StringWidth(label)))
-	s := label + pad + c.look.dim.Render(c.figures(r.node))
+	s := label + pad + c.theme.dim.Render(c.figures(r.node))
 	room := max(0, c.width-ansi.StringWidth(s)-2)
-	if c.width > 0 && room < noteFrom {
+	if c.width > 0 && room < minNoteWidth {
 		return strings.TrimRight(s, " ")
 	}
 	return strings.TrimRight(s+"  "+c.note(r.node, room), " ")
 }
 
-// cut shortens a text to a number of cells (0: no bound).
+// cut shortens a text to a number of cells, if the canvas is bounded.
 func (c canvas) cut(s string, most int) string {
 	if c.width == 0 {
 		return s
 	}
-	return ansi.Truncate(s, most, c.look.more)
+	return ansi.Truncate(s, most, c.theme.ellipsis)
 }
 
-// figures is the time, the tool calls and the tokens of a task, as many of them
-// as there is room for, of the same width in all rows.
+// figures formats the time, the tool calls and the tokens of a task, as many as fit, with the same
+// width in all rows.
 func (c canvas) figures(n *node) string {
 	var s string
-	if c.width == 0 || c.width >= timeFrom {
+	if c.width == 0 || c.width >= minTimeWidth {
 		elapsed := ""
 		if !n.start.IsZero() {
 			elapsed = durationText(n.elapsed(c.now))
 		}
-		s += fmt.Sprintf("%*s", timeWide, elapsed)
+		s += fmt.Sprintf("%*s", timeWidth, elapsed)
 	}
-	if c.width == 0 || c.width >= toolsFrom {
-		s += fmt.Sprintf("%*s", toolsWide, unlessZero(n.tools, plural(n.tools, "tool")))
+	if c.width == 0 || c.width >= minToolsWidth {
+		s += fmt.Sprintf("%*s", toolsWidth, textUnlessZero(n.tools, plural(n.tools, "tool")))
 	}
-	s += fmt.Sprintf("%-*s", c.deniedWide, c.denied(n))
-	if c.width == 0 || c.width >= tokensFrom {
-		s += fmt.Sprintf("%*s", tokensWide, unlessZero(n.spent.tokens, countText(n.spent.tokens)+" tok"))
+	s += fmt.Sprintf("%-*s", c.deniedWidth, c.denied(n))
+	if c.width == 0 || c.width >= minTokensWidth {
+		s += fmt.Sprintf("%*s", tokensWidth, textUnlessZero(n.spent.tokens, countText(n.spent.tokens)+" tok"))
 	}
-	if c.ids && (c.width == 0 || c.width >= idsFrom) {
+	if c.ids && (c.width == 0 || c.width >= minIDsWidth) {
 		s += "  " + fmt.Sprintf("%*s", shortID, idEnd(n.id))
 	}
 	return s
 }
 
-// denied is how many calls of a task were denied, behind the others or, where these have no room,
-// by itself.
+// denied formats how many calls of a task were denied, after the tool calls or, where these are
+// not shown, alone.
 func (c canvas) denied(n *node) string {
 	switch {
-	case n.denied == 0 || c.width > 0 && c.width < timeFrom:
+	case n.denied == 0 || c.width > 0 && c.width < minTimeWidth:
 		return ""
-	case c.width > 0 && c.width < toolsFrom:
+	case c.width > 0 && c.width < minToolsWidth:
 		return fmt.Sprintf("  %d denied", n.denied)
 	}
 	return fmt.Sprintf(", %d denied", n.denied)
 }
 
-func unlessZero(n int64, text string) string {
+func textUnlessZero(n int64, text string) string {
 	if n == 0 {
 		return ""
 	}
 	return text
 }
 
-// idEnd is the end of an id: ids of one session begin alike.
+// idEnd returns the end of an id, because ids of one session begin alike.
 func idEnd(id string) string {
 	id = safeLine(id)
 	return id[max(0, len(id)-shortID):]
 }
 
-// longQueued is from when on it is said how long a run has waited for a worker.
-const longQueued = 3 * time.Second
+// queuedNotice is from when on the queue time of a run is shown.
+const queuedNotice = 3 * time.Second
 
-// longSilent is from when on it is said for how long nothing was heard of a run.
-const longSilent = time.Minute
+// silentNotice is from when on it is shown that nothing was heard of a run.
+const silentNotice = time.Minute
 
-// silentText says so in minutes, and what it was doing.
+// silentText formats how long nothing was heard of a run, and its last activity.
 func silentText(silent time.Duration, activity string) string {
 	text := "silent " + strings.TrimSuffix(durationText(silent.Truncate(time.Minute)), "00s")
 	if activity = safeLine(activity); activity != "" {
@@ -185,54 +184,54 @@ func silentText(silent time.Duration, activity string) string {
 	return text
 }
 
-// note says in a number of cells what a task is doing, or why it ended as it did.
+// note describes what a task does, or why it ended, in at most room cells.
 func (c canvas) note(n *node, room int) string {
 	text := ""
 	switch n.state {
 	case pb.TaskState_TASK_STATE_FAILED, pb.TaskState_TASK_STATE_CANCELLED:
-		return c.look.bad.Render(c.cut(why(n.reason, n.detail), room))
+		return c.theme.bad.Render(c.cut(reasonText(n.reason, n.detail), room))
 	case pb.TaskState_TASK_STATE_WAITING:
 		text = c.waitText(n)
 	case pb.TaskState_TASK_STATE_NEW:
 		text = "new"
 	case pb.TaskState_TASK_STATE_PENDING:
 		text = "queued"
-		if waits := c.now.Sub(n.queued); waits >= longQueued && !n.queued.IsZero() {
+		if waits := c.now.Sub(n.queued); waits >= queuedNotice && !n.queued.IsZero() {
 			text = "queued for " + durationText(waits)
 		} else if n.attempts > 0 {
 			text = "ready to go on"
 		}
 	case pb.TaskState_TASK_STATE_RUNNING:
-		if silent := c.now.Sub(n.heard); silent >= longSilent && !n.heard.IsZero() {
+		if silent := c.now.Sub(n.lastReported); silent >= silentNotice && !n.lastReported.IsZero() {
 			text = silentText(silent, n.activity)
 		} else if text = n.preview.line(); text == "" {
 			text = safeLine(n.activity)
 		} else if over := ansi.StringWidth(text) - room; over > 0 && c.width > 0 {
-			// Of what is being written the end tells most.
-			text = ansi.TruncateLeft(text, over+ansi.StringWidth(c.look.more), c.look.more)
+			// The end of a text in progress is the most informative part.
+			text = ansi.TruncateLeft(text, over+ansi.StringWidth(c.theme.ellipsis), c.theme.ellipsis)
 		}
 	}
-	return c.look.dim.Render(c.cut(text, room))
+	return c.theme.dim.Render(c.cut(text, room))
 }
 
 func (c canvas) waitText(n *node) string {
-	if len(n.asks) > 0 {
-		q := n.asks[0]
-		return askText(q, n.id, q.GetApprovalId(), c.deciding)
+	if len(n.questions) > 0 {
+		q := n.questions[0]
+		return askText(q, n.id, q.GetApprovalId(), c.decisionHelp)
 	}
-	if n.asking > 0 && c.deciding.list == "" {
+	if n.openApprovals > 0 && c.decisionHelp.listCommand == "" {
 		return "asks"
 	}
-	if n.asking > 0 {
-		return "asks: see " + safeLine(c.deciding.list)
+	if n.openApprovals > 0 {
+		return "asks: see " + safeLine(c.decisionHelp.listCommand)
 	}
-	if n.total > 0 {
-		return fmt.Sprintf("waiting, %d of %d done", n.met, n.total)
+	if n.waitTotal > 0 {
+		return fmt.Sprintf("waiting, %d of %d done", n.waitDone, n.waitTotal)
 	}
 	return "waiting"
 }
 
-// line is the last line of the text that has something on it.
+// line returns the last non-empty line of the text.
 func (t tail) line() string {
 	lines := strings.Split(strings.TrimSpace(t.text), "\n")
 	text := safeLine(strings.ToValidUTF8(lines[len(lines)-1], ""))
@@ -242,8 +241,8 @@ func (t tail) line() string {
 	return text
 }
 
-// why gives a reason in words: "max iterations: 40 of 40".
-func why(r pb.Reason, detail string) string {
+// reasonText formats a reason: "max iterations: 40 of 40".
+func reasonText(r pb.Reason, detail string) string {
 	name := strings.TrimPrefix(r.String(), "REASON_")
 	name = strings.ToLower(strings.ReplaceAll(name, "_", " "))
 	if r == pb.Reason_REASON_UNSPECIFIED {

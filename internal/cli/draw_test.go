@@ -90,12 +90,12 @@ func drawn(t *testing.T, story []moment, name string) string {
 		t.Fatalf("section %q: %v", name, err)
 	}
 	at := parseAt(t, fields[1])
-	c.look, c.now = newLook(!slices.Contains(fields, "ascii"), false), zero.Add(at)
+	c.theme, c.now = newTheme(!slices.Contains(fields, "ascii"), false), zero.Add(at)
 	c.ids = slices.Contains(fields, "ids")
 	f := newForest()
 	for _, s := range story {
 		if s.at <= at {
-			f.step(s.step)
+			f.applyStep(s.step)
 		}
 	}
 	lines := f.draw(c)
@@ -109,7 +109,7 @@ func drawn(t *testing.T, story []moment, name string) string {
 		}
 		b.WriteString(line + "\n")
 	}
-	b.WriteString(f.summary(c.now, c.look.dot) + "\n")
+	b.WriteString(f.summary(c.now, c.theme.separator) + "\n")
 	return b.String()
 }
 
@@ -117,7 +117,7 @@ func drawn(t *testing.T, story []moment, name string) string {
 func told(t *testing.T, story []moment) string {
 	t.Helper()
 	var out bytes.Buffer
-	p := &plain{out: &out, look: newLook(true, false), forest: newForest()}
+	p := &plainView{out: &out, theme: newTheme(true, false), forest: newForest()}
 	for _, s := range story {
 		if err := p.step(s.step); err != nil {
 			t.Fatal(err)
@@ -149,10 +149,10 @@ func TestDrawFits(t *testing.T) {
 			n.state = pb.TaskState(state.Draw(t, "state"))
 			n.tools, n.start, n.activity = int64(i), zero, name.Draw(t, "activity")
 			n.denied = rapid.Int64Range(0, n.tools).Draw(t, "denied")
-			f.hang(n, strconv.Itoa(rapid.IntRange(0, max(0, i-1)).Draw(t, "parent")))
+			f.attach(n, strconv.Itoa(rapid.IntRange(0, max(0, i-1)).Draw(t, "parent")))
 		}
 		c := canvas{
-			look:  newLook(rapid.Bool().Draw(t, "unicode"), rapid.Bool().Draw(t, "colour")),
+			theme: newTheme(rapid.Bool().Draw(t, "unicode"), rapid.Bool().Draw(t, "colour")),
 			width: rapid.IntRange(1, 130).Draw(t, "width"), height: rapid.IntRange(1, 70).Draw(t, "height"),
 			now: zero.Add(time.Hour), ids: rapid.Bool().Draw(t, "ids"),
 		}

@@ -31,62 +31,62 @@ type drillCommand struct {
 	Prompt []string `arg:"" optional:"" help:"What to do; - reads it from standard input. By default what suits the demo."`
 }
 
-// drillPrompt is what the demo plays.
+// drillPrompt is the default prompt, which suits the demo.
 const drillPrompt = "Survey this workspace"
 
-// drillsAtOnce is how many trees there are at once, each in processes of its own.
+// drillsAtOnce is how many trees grow at once, each in processes of its own.
 const drillsAtOnce = 4
 
-// drillPart is the variable that makes a process a part of a drill's installation: what it is
-// to be, as JSON.
+// drillPart is the environment variable that makes a process a part of a drill's installation. Its
+// value is a drill.Part as JSON.
 const drillPart = "COPPICE_DRILL_PART"
 
-// Run has a tree grow undisturbed, and then again and again with a fault in each.
+// Run grows a tree without a fault, and then one tree for each fault.
 func (d *drillCommand) Run(ctx context.Context, a *app) error {
 	if part := a.Getenv(drillPart); part != "" {
-		return d.be(ctx, a, part)
+		return d.runPart(ctx, a, part)
 	}
 	if d.Faults < 0 {
 		return usagef("--faults is %d; it has to be 0 or more", d.Faults)
 	}
-	if err := d.isOnly(d.Faults); err != nil {
+	if err := d.checkOnly(d.Faults); err != nil {
 		return err
 	}
 	if err := isDirectory("--workspace", d.Workspace); err != nil {
 		return err
 	}
-	of, err := d.prepare(ctx, a)
+	setup, err := d.prepare(ctx, a)
 	if err != nil {
 		return err
 	}
 	if d.Keep == "" {
 		defer func() {
-			if err := os.RemoveAll(of.dir); err != nil {
+			if err := os.RemoveAll(setup.dir); err != nil {
 				a.complain("cleaning up: " + err.Error())
 			}
 		}()
 	}
-	calm, err := of.tree(ctx, 0, nil)
+	baseline, err := setup.growTree(ctx, 0, nil)
 	if blocked, is := errors.AsType[*blockedTree](err); is {
-		return a.isBlocked(blocked.asks)
+		return a.blockedExit(blocked.asks)
 	}
 	if err != nil {
 		return err
 	}
-	if calm.said != nil {
-		a.complain("undisturbed: " + calm.said.Error())
+	if baseline.logErrors != nil {
+		a.complain("undisturbed: " + baseline.logErrors.Error())
 	}
-	plan := numbered(drill.Plan(calm.seen, d.Faults))
-	if err := d.isOnly(len(plan)); err != nil { // there may be fewer moments than were asked for
+	plan := numbered(drill.Plan(baseline.steps, d.Faults))
+	if err := d.checkOnly(len(plan)); err != nil { // there may be fewer moments than requested faults
 		return err
 	}
 	if d.Only != nil {
 		plan = plan[*d.Only-1 : *d.Only]
 	}
-	if err := a.printCalm(calm, len(plan)); err != nil {
+	if err := a.printUndisturbed(baseline, len(plan)); err != nil {
 		return err
 	}
-	all, err := a.disturb(ctx, of, calm, plan)
+	all, err := a.growWithFaults(ctx, setup, baseline, plan)
 	if err != nil {
 		return err
 	}
@@ -101,8 +101,8 @@ func (d *drillCommand) Run(ctx context.Context, a *app) error {
 	return nil
 }
 
-// isOnly refuses a number that none of so many trees has; 0 is a number that is not known yet.
-func (d *drillCommand) isOnly(trees int) error {
+// checkOnly checks --only against the number of trees; 0 means that the number is not known yet.
+func (d *drillCommand) checkOnly(trees int) error {
 	switch {
 	case d.Only == nil:
 	case trees == 0 && *d.Only < 1:
@@ -113,7 +113,7 @@ func (d *drillCommand) isOnly(trees int) error {
 	return nil
 }
 
-// numberedFault is a fault, and the number of its tree.
+// numberedFault is a fault with the number of its tree.
 type numberedFault struct {
 	drill.Fault
 	number int
@@ -127,32 +127,32 @@ func numbered(plan []drill.Fault) []numberedFault {
 	return all
 }
 
-// disturb has a tree grow for each fault, some at once, and tells of each.
-func (a *app) disturb(ctx context.Context, of *drilling, calm *drilled, plan []numberedFault) (all drilledSum, err error) {
+// growWithFaults grows a tree for each fault, several at once, and prints each result.
+func (a *app) growWithFaults(ctx context.Context, setup *drillSetup, baseline *drillResult, plan []numberedFault) (all drillSummary, err error) {
 	var mu sync.Mutex
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(drillsAtOnce)
 	for _, fault := range plan {
 		g.Go(func() error {
-			got, err := of.tree(ctx, fault.number, &fault.Fault)
+			got, err := setup.growTree(ctx, fault.number, &fault.Fault)
 			switch {
 			case ctx.Err() != nil:
 				return context.Cause(ctx)
 			case err != nil:
-				got = &drilled{number: fault.number, fault: &fault.Fault, broken: err}
+				got = &drillResult{number: fault.number, fault: &fault.Fault, broken: err}
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			all.add(calm, got)
-			return a.printDrilled(calm, got)
+			all.add(baseline, got)
+			return a.printResult(baseline, got)
 		})
 	}
 	err = g.Wait()
 	return all, err
 }
 
-// prepare looks at all that is said before anything is started.
-func (d *drillCommand) prepare(ctx context.Context, a *app) (*drilling, error) {
+// prepare checks all flags before anything is started.
+func (d *drillCommand) prepare(ctx context.Context, a *app) (*drillSetup, error) {
 	words := d.Prompt
 	if len(words) == 0 {
 		words = []string{drillPrompt}
@@ -166,7 +166,7 @@ func (d *drillCommand) prepare(ctx context.Context, a *app) (*drilling, error) {
 		return nil, err
 	}
 	defer m.Close()
-	_, chosen, err := d.dev(a, m)
+	_, chosen, err := d.devConfig(a, m)
 	if err != nil {
 		return nil, err
 	}
@@ -174,11 +174,11 @@ func (d *drillCommand) prepare(ctx context.Context, a *app) (*drilling, error) {
 	if err != nil {
 		return nil, err
 	}
-	budget, err := d.over(nil)
+	budget, err := d.budgetFrom(nil)
 	if err != nil {
 		return nil, err
 	}
-	if err := copiable(orHere(d.Workspace)); err != nil {
+	if err := checkWorkspaceSize(orCurrentDir(d.Workspace)); err != nil {
 		return nil, err
 	}
 	self, err := os.Executable()
@@ -192,16 +192,16 @@ func (d *drillCommand) prepare(ctx context.Context, a *app) (*drilling, error) {
 	if !a.json {
 		fmt.Fprintln(a.Stderr, safeLine(m.secrets.String(chosen.Description)))
 	}
-	return &drilling{
-		dir: dir, keep: d.Keep != "", workspace: orHere(d.Workspace), agent: d.Agent, prompt: prompt,
-		permissions: undecided(permissions), budget: budget, self: self, args: a.Args,
+	return &drillSetup{
+		dir: dir, keep: d.Keep != "", workspace: orCurrentDir(d.Workspace), agent: d.Agent, prompt: prompt,
+		permissions: denyWithoutDecider(permissions), budget: budget, self: self, args: a.Args,
 	}, nil
 }
 
-// socketPath is how many bytes the path of a socket may have, wherever.
+// socketPath is the portable maximum length of a socket path, in bytes.
 const socketPath = 100
 
-// dir makes the directory for all trees.
+// dir creates the directory of all trees.
 func (d *drillCommand) dir() (dir string, err error) {
 	if d.Keep == "" {
 		if dir, err = os.MkdirTemp("", "coppice-drill-"); err == nil {
@@ -224,14 +224,14 @@ func (d *drillCommand) dir() (dir string, err error) {
 	return dir, nil
 }
 
-// be is the life of one part of an installation. It ends with its standard input: a part whose
-// parent is gone does not stay.
-func (d *drillCommand) be(ctx context.Context, a *app, said string) error {
+// runPart runs one part of an installation. It ends with its standard input, so that no part
+// outlives the parent.
+func (d *drillCommand) runPart(ctx context.Context, a *app, said string) error {
 	var part drill.Part
 	if err := json.Unmarshal([]byte(said), &part); err != nil {
 		return usagef("$%s: %w", drillPart, err)
 	}
-	// An interrupt of the terminal is for the parent, which ends its parts.
+	// An interrupt from the terminal is for the parent, which then ends its parts.
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	go func() {
@@ -243,7 +243,7 @@ func (d *drillCommand) be(ctx context.Context, a *app, said string) error {
 		return err
 	}
 	defer m.Close()
-	install, _, err := d.dev(a, m)
+	install, _, err := d.devConfig(a, m)
 	if err != nil {
 		return err
 	}
@@ -265,7 +265,7 @@ func (d *drillCommand) be(ctx context.Context, a *app, said string) error {
 		}
 		return worker.Run(ctx)
 	}
-	if err := errors.Join(os.MkdirAll(part.Data, 0o700), os.RemoveAll(part.Orchestrator)); err != nil { // the one that was killed has left it
+	if err := errors.Join(os.MkdirAll(part.Data, 0o700), os.RemoveAll(part.Orchestrator)); err != nil { // a killed orchestrator leaves its socket behind
 		return fmt.Errorf("making room: %w", err)
 	}
 	l, err := net.Listen("unix", part.Orchestrator)

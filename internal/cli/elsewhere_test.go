@@ -47,7 +47,7 @@ func TestNothingThatIsTypedIsIgnoredElsewhere(t *testing.T) {
 	t.Parallel()
 	local := reflect.TypeOf(localFlags{})
 	names := append(flagsOf(local), "workspace", "data")
-	for _, name := range strings.Fields(ofThisProcess) {
+	for _, name := range strings.Fields(inProcessFlags) {
 		if !slices.Contains(names, name) {
 			t.Errorf("there is no --%s", name)
 		}
@@ -84,7 +84,7 @@ func TestNothingThatIsTypedIsIgnoredElsewhere(t *testing.T) {
 func TestNothingThatIsTypedIsIgnoredHere(t *testing.T) {
 	t.Parallel()
 	names := append(flagsOf(reflect.TypeOf(auth.ClientFlags{})), "shared-workspace", "on-approval")
-	if want := strings.Fields(ofAnOrchestrator); len(want) != len(names) {
+	if want := strings.Fields(orchestratorFlags); len(want) != len(names) {
 		t.Errorf("there are %s, and refused are %s", names, want)
 	}
 	for _, name := range names {

@@ -18,8 +18,7 @@ const (
 	formatJSON     = "json"
 )
 
-// export writes a conversation in a format that is made for others than a person
-// at a terminal. What the task inherits is part of it.
+// export writes a conversation in a format other than text. It includes inherited messages.
 func (t *transcriptCommand) export(ctx context.Context, a *app, c *client, session, task string) error {
 	inherited, own, err := c.conversation(ctx, session, task, true)
 	if err != nil {
@@ -63,7 +62,7 @@ func (t *transcriptCommand) lines(ctx context.Context, a *app, c *client, sessio
 	return err
 }
 
-// markdown puts a conversation into a document for people.
+// markdown formats a conversation as a Markdown document.
 func markdown(inherited, own []*pb.Message) string {
 	var doc strings.Builder
 	tools := map[int32]string{}
@@ -116,7 +115,7 @@ func markdownWho(m *pb.Message) string {
 	return "User"
 }
 
-// fenced puts a text into a fence that is longer than any within it.
+// fenced puts a text into a code block, with a fence that is longer than any in the text.
 func fenced(language, text string) string {
 	fence := "```"
 	for strings.Contains(text, fence) {
@@ -125,7 +124,7 @@ func fenced(language, text string) string {
 	return fence + language + "\n" + strings.TrimRight(safeText(text), "\n") + "\n" + fence + "\n\n"
 }
 
-// attachmentText says what an attachment is.
+// attachmentText describes an attachment.
 func attachmentText(a *pb.AttachmentBlock) string {
 	kind := strings.ToLower(strings.TrimPrefix(a.GetKind().String(), "ATTACHMENT_KIND_"))
 	words := []string{kind}

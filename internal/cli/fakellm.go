@@ -43,7 +43,7 @@ func (f *fakeLLMCommand) Run(ctx context.Context, a *app) error {
 		return fmt.Errorf("listening: %w", err)
 	}
 	server := &http.Server{Handler: fake, ReadHeaderTimeout: time.Minute}
-	defer context.AfterFunc(ctx, func() { server.Close() })() //nolint:errcheck // what is under way is to break
+	defer context.AfterFunc(ctx, func() { server.Close() })() //nolint:errcheck // requests in progress should break
 	if err := f.greet(a, l.Addr().String()); err != nil {
 		return errors.Join(err, l.Close())
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/coppice-run/coppice/internal/model/price"
 )
 
-// files are the flags that say where agents, plugins, skills and models are.
+// files are the flags that locate agents, plugins, skills, models and prices.
 type files struct {
 	AgentsDir  []string `placeholder:"DIR" help:"Directories of agents; the later goes before the earlier."`
 	PluginsDir string   `placeholder:"DIR" help:"Directory of plugins, each with agents and skills."`
@@ -20,18 +20,18 @@ type files struct {
 	Prices     string   `placeholder:"FILE" help:"What models cost; it goes before what is built in."`
 }
 
-// reachFlags say what tools may reach outside of the workspace.
+// reachFlags say what tools may access outside of the workspace.
 type reachFlags struct {
 	FetchAllow  []string `placeholder:"HOST|CIDR,..." help:"What web_fetch may reach beside the internet: globs of host names, addresses and ranges of them."`
 	BashNetwork bool     `help:"Let commands use the network."`
 }
 
-// mcpFlags say which MCP servers there are.
+// mcpFlags configure MCP servers.
 type mcpFlags struct {
 	MCPConfig string `name:"mcp-config" placeholder:"FILE" help:"MCP servers whose tools agents may use: YAML or JSON with the key mcpServers."`
 }
 
-// servers reads the file, if there is one.
+// servers reads the configuration file, if there is one.
 func (f mcpFlags) servers(a *app) ([]mcp.Server, error) {
 	if f.MCPConfig == "" {
 		return nil, nil
@@ -46,8 +46,8 @@ func (f mcpFlags) servers(a *app) ([]mcp.Server, error) {
 	return servers, nil
 }
 
-// there refuses what is named and is not there, and prices that are none.
-func (f files) there() error {
+// check refuses directories and files that do not exist, and an invalid file of prices.
+func (f files) check() error {
 	for _, named := range []struct {
 		flag string
 		dirs []string
@@ -67,7 +67,7 @@ func (f files) there() error {
 	return nil
 }
 
-// isFile refuses what a flag names if it is not there; empty names nothing.
+// isFile refuses a file of a flag that does not exist; empty is ignored.
 func isFile(flag, name string) error {
 	if name == "" {
 		return nil
@@ -81,6 +81,6 @@ func isFile(flag, name string) error {
 	return nil
 }
 
-func (f files) assembly() assembly.Files {
+func (f files) assemblyFiles() assembly.Files {
 	return assembly.Files{Agents: f.AgentsDir, Plugins: f.PluginsDir, Skills: f.SkillsDir, Models: f.Models, Prices: f.Prices}
 }

@@ -7,49 +7,47 @@ import (
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 )
 
-// row is a line of the drawing: a task, or, if node is nil, the siblings that
-// found no room.
+// row is a row of the drawing: a task or, if node is nil, its siblings that are not shown.
 type row struct {
 	node *node
-	// hidden counts what is not shown: of a task that is shown without any of
-	// its children, all below it; of a row without a task, what it stands for.
+	// hidden counts what is not shown: for a task without shown children, everything below it; for
+	// a row without a task, the siblings and everything below them.
 	hidden tally
-	// last says for each level below the root whether it is the last there.
-	last []bool
+	// lastAtLevel says for each level below the root whether the row's branch is the last there.
+	lastAtLevel []bool
 }
 
-// fold chooses what is shown of a forest in a number of rows (0: no bound), and
-// puts it in the order of the tree. The root is always shown. What matters most
-// at this moment comes first: running tasks, failed ones, waiting, pending, then
-// those that ended last. A task brings its ancestors along.
+// fold selects the tasks to show in a number of rows (0: no bound), and returns them in tree
+// order. The root is always shown. Then come, by priority: running tasks, failed ones, waiting,
+// pending, and those that ended last. A task is shown with its ancestors.
 func (f *forest) fold(height int) []row {
 	if f.root == nil {
 		return nil
 	}
 	shown := map[*node]bool{f.root: true}
-	if height <= 0 || f.root.below() < height {
+	if height <= 0 || f.root.descendants() < height {
 		for _, n := range f.order {
 			shown[n] = true
 		}
 	} else {
-		choose(f, shown, height)
+		chooseVisible(f, shown, height)
 	}
 	return rows(f.root, nil, shown, nil)
 }
 
-func (n *node) below() int {
+func (n *node) descendants() int {
 	sum := len(n.children)
 	for _, c := range n.children {
-		sum += c.below()
+		sum += c.descendants()
 	}
 	return sum
 }
 
-// choose adds nodes to shown while there is room.
-func choose(f *forest, shown map[*node]bool, height int) {
+// chooseVisible adds nodes to shown while there is room.
+func chooseVisible(f *forest, shown map[*node]bool, height int) {
 	byNeed := slices.Clone(f.order)
 	slices.SortStableFunc(byNeed, func(a, b *node) int {
-		if c := cmp.Compare(need(a), need(b)); c != 0 {
+		if c := cmp.Compare(displayPriority(a), displayPriority(b)); c != 0 {
 			return c
 		}
 		return b.end.Compare(a.end)
@@ -82,8 +80,8 @@ func choose(f *forest, shown map[*node]bool, height int) {
 	}
 }
 
-// need orders nodes by how much they have to be seen.
-func need(n *node) int {
+// displayPriority returns the priority of a node; 0 is the highest.
+func displayPriority(n *node) int {
 	switch n.state {
 	case pb.TaskState_TASK_STATE_RUNNING:
 		return 0
@@ -97,9 +95,9 @@ func need(n *node) int {
 	return 3
 }
 
-// rows appends the rows of a shown node and of all below it.
+// rows appends the rows of a shown node and everything below it.
 func rows(n *node, last []bool, shown map[*node]bool, out []row) []row {
-	at := row{node: n, last: last}
+	at := row{node: n, lastAtLevel: last}
 	var visible []*node
 	var hidden tally
 	for _, c := range n.children {
@@ -119,7 +117,7 @@ func rows(n *node, last []bool, shown map[*node]bool, out []row) []row {
 		out = rows(c, append(slices.Clip(last), isLast), shown, out)
 	}
 	if hidden.total() > 0 {
-		out = append(out, row{hidden: hidden, last: append(slices.Clip(last), true)})
+		out = append(out, row{hidden: hidden, lastAtLevel: append(slices.Clip(last), true)})
 	}
 	return out
 }

@@ -7,20 +7,19 @@ import (
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 )
 
-// forest is what a person sees of a session: its tasks and what each of them is
-// doing. It is built from events in their order, or from a snapshot; texts are
-// kept as they came.
+// forest is the tasks of a session and what each of them does. It is built from events in their
+// order, or from a snapshot. Texts are stored unchanged, and made safe when they are shown.
 type forest struct {
-	title string
-	root  *node
-	nodes map[string]*node
-	order []*node // as they came
-	last  int64   // the last event applied
+	title   string
+	root    *node
+	nodes   map[string]*node
+	order   []*node // in order of appearance
+	lastSeq int64   // number of the last applied event
 
 	denied int64 // calls that were denied, as the session counts them; each node counts those that events showed
 }
 
-// node is a task. Figures are of all its runs, the rest is of the current one.
+// node is a task. tools, denied and spent are of all runs; the rest is of the current run.
 type node struct {
 	id       string
 	parent   *node
@@ -28,37 +27,37 @@ type node struct {
 	depth    int
 
 	agent       string
-	shell       bool // it is a command, and has no agent
+	shell       bool // it is a command, not an agent
 	description string
 	background  bool
-	branch      bool // a person goes on in it from a message of the task above
+	branch      bool // started by a person from a message of the task above
 
-	run      int32
-	state    pb.TaskState
-	reason   pb.Reason
-	detail   string
-	attempts int // deliveries of the run
-	activity string
-	preview  tail // what its model is writing
-	met      int32
-	total    int32 // of a wait; 0 if it waits for nothing
-	asks     []*pb.ApprovalRequested
-	asking   int32     // how many there are, where only that is known
-	queued   time.Time // since when it waits for a worker, while it does
-	start    time.Time
-	heard    time.Time // when its worker last reported
-	end      time.Time
+	run           int32
+	state         pb.TaskState
+	reason        pb.Reason
+	detail        string
+	attempts      int // deliveries of the run
+	activity      string
+	preview       tail // what its model is writing
+	waitDone      int32
+	waitTotal     int32 // of a wait; 0: it waits for nothing
+	questions     []*pb.ApprovalRequested
+	openApprovals int32     // number of open approvals, if only that is known
+	queued        time.Time // since when it waits for a worker; zero: it does not
+	start         time.Time
+	lastReported  time.Time // when its worker last reported
+	end           time.Time
 
 	tools, pastTools int64
-	denied           int64 // of the tool calls, as far as events tell
-	spent, pastSpent spending
+	denied           int64 // of the tool calls, as far as events say
+	spent, pastSpent tokenUsage
 }
 
 func newForest() *forest {
 	return &forest{nodes: map[string]*node{}}
 }
 
-// shellName is what stands in the place of an agent's name.
+// shellName is shown in place of an agent's name.
 const shellName = "shell:"
 
 // ended reports whether the current run has ended.
@@ -72,7 +71,7 @@ func hasEnded(s pb.TaskState) bool {
 	return false
 }
 
-// elapsed is how long the current run has taken, or took.
+// elapsed returns how long the current run has taken.
 func (n *node) elapsed(now time.Time) time.Duration {
 	switch {
 	case n.start.IsZero():
@@ -83,7 +82,7 @@ func (n *node) elapsed(now time.Time) time.Duration {
 	return max(0, now.Sub(n.start))
 }
 
-// find gives the node of a task, and makes one if there is none.
+// find returns the node of a task, and creates it if necessary.
 func (f *forest) find(id string) *node {
 	if n := f.nodes[id]; n != nil {
 		return n
@@ -94,9 +93,8 @@ func (f *forest) find(id string) *node {
 	return n
 }
 
-// hang puts a node where it belongs. A task whose parent is not known stands
-// beneath the root.
-func (f *forest) hang(n *node, parent string) {
+// attach puts a node below its parent. A task whose parent is unknown is put below the root.
+func (f *forest) attach(n *node, parent string) {
 	switch {
 	case n == f.root || n.parent != nil:
 		return
@@ -112,12 +110,12 @@ func (f *forest) hang(n *node, parent string) {
 	n.parent.children = append(n.parent.children, n)
 }
 
-// apply takes in an event. Events that were applied already change nothing.
+// apply applies an event. Events that were applied before change nothing.
 func (f *forest) apply(e *pb.Event) {
-	if e.GetSeq() <= f.last {
+	if e.GetSeq() <= f.lastSeq {
 		return
 	}
-	f.last = e.GetSeq()
+	f.lastSeq = e.GetSeq()
 	n := f.find(e.GetTaskId())
 	at := e.GetTime().AsTime()
 	switch k := e.GetKind().(type) {
@@ -128,46 +126,46 @@ func (f *forest) apply(e *pb.Event) {
 	case *pb.Event_BranchOpened:
 		n.state, n.branch = pb.TaskState_TASK_STATE_NEW, true
 		n.agent, n.description = k.BranchOpened.GetAgent(), k.BranchOpened.GetDescription()
-		f.hang(n, k.BranchOpened.GetBase().GetTaskId())
+		f.attach(n, k.BranchOpened.GetBase().GetTaskId())
 		return
 	case *pb.Event_Started:
 		n.begin(e.GetRun(), k.Started, at)
-		f.hang(n, k.Started.GetParentId())
+		f.attach(n, k.Started.GetParentId())
 		return
 	case *pb.Event_Dispatched:
 		n.dispatch(at)
 	case *pb.Event_Message:
-		n.hear(k.Message, at)
+		n.addMessage(k.Message, at)
 	case *pb.Event_CallClosed:
-		n.closed(k.CallClosed)
+		n.closeCall(k.CallClosed)
 	case *pb.Event_Backgrounded:
 		n.background = true
 	case *pb.Event_Parked:
 		n.state = pb.TaskState_TASK_STATE_WAITING
-		n.met, n.total = k.Parked.GetWait().GetMet(), k.Parked.GetWait().GetTotal()
+		n.waitDone, n.waitTotal = k.Parked.GetWait().GetMet(), k.Parked.GetWait().GetTotal()
 	case *pb.Event_Ready:
 		n.state, n.queued = pb.TaskState_TASK_STATE_PENDING, at
-		n.met, n.total = 0, 0
+		n.waitDone, n.waitTotal = 0, 0
 	case *pb.Event_Progress:
-		n.activity, n.heard = k.Progress.GetActivity(), at
+		n.activity, n.lastReported = k.Progress.GetActivity(), at
 	case *pb.Event_HookRan:
 		n.activity = hookText(k.HookRan)
 	case *pb.Event_Result:
 		n.finish(k.Result, at)
 	default:
-		n.ask(e)
+		n.applyApproval(e)
 	}
-	f.hang(n, "")
+	f.attach(n, "")
 }
 
-// closed takes in that a call has its result.
-func (n *node) closed(c *pb.CallClosed) {
+// closeCall applies the result of a call.
+func (n *node) closeCall(c *pb.CallClosed) {
 	if n.state == pb.TaskState_TASK_STATE_WAITING {
-		n.met = min(n.met+1, n.total)
+		n.waitDone = min(n.waitDone+1, n.waitTotal)
 	}
 	if d := c.GetDenial(); d != nil {
 		n.denied++
-		n.activity = "denied: " + deniedCall(d, deniedMost)
+		n.activity = "denied: " + deniedCall(d, maxDeniedArgument)
 	}
 }
 
@@ -177,7 +175,7 @@ func (n *node) begin(run int32, s *pb.TaskStarted, at time.Time) {
 	n.run, n.state = run, pb.TaskState_TASK_STATE_PENDING
 	n.reason, n.detail = pb.Reason_REASON_UNSPECIFIED, ""
 	n.attempts, n.activity, n.preview = 0, "", tail{}
-	n.met, n.total = 0, 0
+	n.waitDone, n.waitTotal = 0, 0
 	n.queued, n.start, n.end = at, time.Time{}, time.Time{}
 	n.agent, n.description, n.background = s.GetAgent(), s.GetDescription(), s.GetBackground()
 	n.shell = s.GetKind() == pb.TaskKind_TASK_KIND_SHELL
@@ -187,32 +185,32 @@ func (n *node) dispatch(at time.Time) {
 	n.state = pb.TaskState_TASK_STATE_RUNNING
 	n.attempts++
 	n.activity, n.preview = "", tail{}
-	n.heard = at
+	n.lastReported = at
 	if n.start.IsZero() {
 		n.start = at
 	}
 }
 
-func (n *node) hear(m *pb.MessageAppended, at time.Time) {
+func (n *node) addMessage(m *pb.MessageAppended, at time.Time) {
 	if m.GetRole() != pb.Role_ROLE_ASSISTANT {
 		return
 	}
-	n.preview, n.heard = tail{}, at
+	n.preview, n.lastReported = tail{}, at
 	n.tools += int64(len(m.GetCalls()))
-	n.spent = n.spent.and(m.GetUsage())
+	n.spent = n.spent.addUsage(m.GetUsage())
 }
 
-// finish ends a run. What the result says of the run's figures is what counts.
+// finish ends a run. The figures in the result replace the counted ones.
 func (n *node) finish(r *pb.TaskResult, at time.Time) {
 	n.state, n.reason, n.detail = r.GetState(), r.GetReason(), r.GetDetail()
 	n.activity, n.preview = "", tail{}
-	n.met, n.total = 0, 0
+	n.waitDone, n.waitTotal = 0, 0
 	n.end = at
 	n.tools = n.pastTools + int64(r.GetToolUses())
-	n.spent = n.pastSpent.and(r.GetUsage())
+	n.spent = n.pastSpent.addUsage(r.GetUsage())
 }
 
-// preview takes in a piece of an answer under way.
+// preview applies a piece of an answer in progress.
 func (f *forest) preview(d *pb.Delta) {
 	n := f.nodes[d.GetTaskId()]
 	if n == nil || n.run != d.GetRun() || n.state != pb.TaskState_TASK_STATE_RUNNING {
@@ -226,19 +224,19 @@ func (f *forest) preview(d *pb.Delta) {
 	n.preview.add(d.GetText(), d.GetThinking())
 }
 
-// restartText says why an answer was given up, and what is done about it.
+// restartText says why an answer was given up, and what happens next.
 func restartText(d *pb.Delta) string { return strings.Trim(d.GetText(), "[]\n ") }
 
-// forestOf builds the forest of a snapshot; its top is the task asked for.
+// forestOf builds the forest of a snapshot. Its root is the requested task.
 func forestOf(t *pb.GetTreeResponse) *forest {
 	f := newForest()
 	f.title = t.GetSession().GetTitle()
-	f.last = t.GetSession().GetLastSeq()
+	f.lastSeq = t.GetSession().GetLastSeq()
 	var add func(parent string, at *pb.TreeNode)
 	add = func(parent string, at *pb.TreeNode) {
 		n := f.find(at.GetTask().GetId())
 		n.set(at.GetTask())
-		f.hang(n, parent)
+		f.attach(n, parent)
 		for _, child := range at.GetChildren() {
 			add(n.id, child)
 		}
@@ -260,26 +258,26 @@ func (n *node) set(t *pb.Task) {
 	if !n.ended() {
 		n.activity = t.GetActivity()
 	}
-	n.met, n.total, n.asking = t.GetWait().GetMet(), t.GetWait().GetTotal(), t.GetOpenApprovals()
-	if t.GetParentId() != "" && !n.branch && t.GetRun() == 1 { // others may be older than their first run
+	n.waitDone, n.waitTotal, n.openApprovals = t.GetWait().GetMet(), t.GetWait().GetTotal(), t.GetOpenApprovals()
+	if t.GetParentId() != "" && !n.branch && t.GetRun() == 1 { // other tasks may have been created before their first run
 		n.queued = t.GetCreateTime().AsTime()
 	}
 	if t.GetStartTime() != nil {
 		n.start = t.GetStartTime().AsTime()
 	}
 	if t.GetReportTime() != nil {
-		n.heard = t.GetReportTime().AsTime()
+		n.lastReported = t.GetReportTime().AsTime()
 	}
 	if t.GetEndTime() != nil {
 		n.end = t.GetEndTime().AsTime()
 	}
-	n.tools, n.spent = int64(t.GetToolUses()), spending{}.and(t.GetUsage())
+	n.tools, n.spent = int64(t.GetToolUses()), tokenUsage{}.addUsage(t.GetUsage())
 }
 
-// maxTail is how much of an answer under way is kept, in bytes.
+// maxTail is how much of an answer in progress is kept, in bytes.
 const maxTail = 400
 
-// tail is the end of a text that is being written.
+// tail is the end of a text in progress.
 type tail struct {
 	text     string
 	thinking bool
@@ -295,8 +293,8 @@ func (t *tail) add(text string, thinking bool) {
 	}
 }
 
-// step takes in a step of a watched session.
-func (f *forest) step(s *pb.WatchSessionResponse) {
+// applyStep applies a step of a watched session.
+func (f *forest) applyStep(s *pb.WatchSessionResponse) {
 	switch k := s.GetStep().(type) {
 	case *pb.WatchSessionResponse_Event:
 		f.apply(k.Event)

@@ -10,22 +10,21 @@ import (
 	"github.com/coppice-run/coppice/internal/hook"
 )
 
-// hookFlags say what is hung on the start, the stop and the end of agents that run
-// in this process.
+// hookFlags configure hooks and callbacks of this process.
 type hookFlags struct {
 	Hooks           string   `placeholder:"FILE" help:"YAML file of hooks on the start and stop of sub-agents."`
 	DefinitionHooks bool     `help:"Run the hooks that come with agents' definitions as well."`
 	CallbackHosts   []string `placeholder:"HOST,..." help:"Hosts that on_complete and on_approval may call, as globs; COPPICE_CALLBACK_SECRET signs the calls."`
 }
 
-// callbackFlags say who is called of a session.
+// callbackFlags are the callbacks of a session.
 type callbackFlags struct {
 	OnComplete string `env:"" placeholder:"URL" help:"URL to call when a run of the root has ended, if the orchestrator may call its host."`
 	OnApproval string `env:"" placeholder:"URL" help:"URL to call when something has to be approved."`
 }
 
-// say puts them into a request, where it does not say itself who is called.
-func (f callbackFlags) say(asked *pb.CreateSessionRequest) {
+// setCallbacks sets the callbacks of a request that has none of its own.
+func (f callbackFlags) setCallbacks(asked *pb.CreateSessionRequest) {
 	asked.OnComplete = cmp.Or(asked.GetOnComplete(), f.OnComplete)
 	asked.OnApproval = cmp.Or(asked.GetOnApproval(), f.OnApproval)
 }
@@ -46,7 +45,7 @@ func (f *hookFlags) callbacks(a *app) callback.Config {
 	return callback.Config{Hosts: f.CallbackHosts, Secret: a.Getenv("COPPICE_CALLBACK_SECRET")}
 }
 
-// hookText says what came of a hook.
+// hookText describes the result of a hook.
 func hookText(h *pb.HookRan) string {
 	on := "start"
 	if h.GetEvent() == pb.HookEvent_HOOK_EVENT_SUBAGENT_STOP {
@@ -60,7 +59,7 @@ func hookText(h *pb.HookRan) string {
 	return text
 }
 
-// callbackText says what came of the callback of a run, or of an approval.
+// callbackText describes the result of the callback of a run or of an approval.
 func callbackText(c *pb.CallbackEnded) string {
 	text := "callback to " + safeLine(c.GetUrl())
 	if id := c.GetApprovalId(); id != "" {

@@ -17,13 +17,13 @@ type inboxCommand struct {
 	News    bool    `env:"" help:"With --clear: the ends of background children too; the task will not hear of them."`
 }
 
-// Run lists what waits for a task, or takes it away.
+// Run lists or clears the inbox of a task.
 func (i *inboxCommand) Run(ctx context.Context, a *app) error {
 	if i.News && !i.Clear {
 		return usagef("--news goes with --clear")
 	}
 	return i.with(func(c *client) error {
-		session, task, err := c.both(ctx, i.Session, i.Task)
+		session, task, err := c.sessionAndTask(ctx, i.Session, i.Task)
 		if err != nil {
 			return err
 		}
@@ -46,7 +46,7 @@ func (i *inboxCommand) Run(ctx context.Context, a *app) error {
 			return a.printJSON(resp)
 		}
 		if len(resp.GetEntries()) == 0 {
-			a.none("messages wait")
+			a.printNone("messages wait")
 		}
 		for _, e := range resp.GetEntries() {
 			if err := a.printWaiting(e); err != nil {
@@ -65,7 +65,7 @@ func endsText(n int32) string {
 	return fmt.Sprintf("%d ends of children", n)
 }
 
-// printWaiting prints one line: age, and what waits.
+// printWaiting prints an inbox entry on one line: age, and content.
 func (a *app) printWaiting(e *pb.InboxEntry) error {
 	what := "message: " + safeLine(strings.Join(strings.Fields(e.GetText()), " "))
 	if news := e.GetNews(); news != nil {

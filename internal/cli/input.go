@@ -11,33 +11,33 @@ import (
 	history "github.com/coppice-run/coppice/internal/transcript"
 )
 
-// Bounds of what is read, in bytes. They keep a mistake from taking all memory; what counts is
-// what the orchestrator bounds, which is told with its answer.
+// Bounds of what is read, in bytes. They keep a mistake from using all memory. The real limits are
+// those of the orchestrator, which its answers report.
 const (
-	textMost       = 16 << 20 // what an orchestrator takes of one request
-	definitionMost = 1 << 20
-	transcriptMost = history.MaxEncodedBytes
-	batchMostBytes = 256 << 20
+	maxText       = 16 << 20 // the maximum of one request
+	maxDefinition = 1 << 20
+	maxTranscript = history.MaxEncodedBytes
+	maxBatchBytes = 256 << 20
 )
 
-// batchMostLines bounds the lines of a batch, each of which takes more memory than its bytes.
-const batchMostLines = 1_000_000
+// maxBatchLines bounds the lines of a batch, because each takes more memory than its bytes.
+const maxBatchLines = 1_000_000
 
-// opened gives what a file, or with - standard input, holds, until ctx ends: then reading fails
-// with its cause. What still waits for more then is left behind, and ends with the process.
-// Errors are as a person is to see them.
-func (a *app) opened(ctx context.Context, name string) io.ReadCloser {
+// openInput reads a file, or standard input for -, until ctx ends; then reading fails with the
+// cause. A read that still blocks then is abandoned and ends with the process. Errors are ready to
+// be shown.
+func (a *app) openInput(ctx context.Context, name string) io.ReadCloser {
 	r, w := io.Pipe()
 	stop := context.AfterFunc(ctx, func() { w.CloseWithError(context.Cause(ctx)) })
 	go func() {
 		defer stop()
-		w.CloseWithError(a.pour(w, name))
+		w.CloseWithError(a.copyInput(w, name))
 	}()
 	return r
 }
 
-// pour writes what a file, or standard input, holds.
-func (a *app) pour(to io.Writer, name string) error {
+// copyInput writes the content of a file, or of standard input.
+func (a *app) copyInput(to io.Writer, name string) error {
 	if name == "-" {
 		if _, err := io.Copy(to, a.Stdin); err != nil {
 			return fmt.Errorf("reading standard input: %w", err)
@@ -55,9 +55,9 @@ func (a *app) pour(to io.Writer, name string) error {
 	return nil
 }
 
-// file reads a file, or with - standard input, and refuses what is longer than so many bytes.
+// file reads a file, or standard input for -, and refuses more than most bytes.
 func (a *app) file(ctx context.Context, name, what string, most int) ([]byte, error) {
-	from := a.opened(ctx, name)
+	from := a.openInput(ctx, name)
 	defer from.Close()
 	data, err := io.ReadAll(io.LimitReader(from, int64(most)+1))
 	switch {
@@ -69,26 +69,26 @@ func (a *app) file(ctx context.Context, name, what string, most int) ([]byte, er
 	return data, nil
 }
 
-// lines gives take one line after another of a file, or with - of standard input, with its
-// number. A line is valid until take returns.
-func (a *app) lines(ctx context.Context, name string, take func(number int64, line []byte) error) error {
-	from := a.opened(ctx, name)
+// lines calls handle with each line of a file, or of standard input for -, and its number. A line
+// is valid until handle returns.
+func (a *app) lines(ctx context.Context, name string, handle func(number int64, line []byte) error) error {
+	from := a.openInput(ctx, name)
 	defer from.Close()
-	left := &io.LimitedReader{R: from, N: batchMostBytes + 1}
+	left := &io.LimitedReader{R: from, N: maxBatchBytes + 1}
 	lines := bufio.NewScanner(left)
-	lines.Buffer(nil, textMost)
+	lines.Buffer(nil, maxText)
 	number := int64(0)
 	for lines.Scan() {
 		number++
-		if left.N <= 0 || number > batchMostLines {
-			return usagef("there are more than %d lines, or %d bytes: make several batches of it", batchMostLines, batchMostBytes)
+		if left.N <= 0 || number > maxBatchLines {
+			return usagef("there are more than %d lines, or %d bytes: make several batches of it", maxBatchLines, maxBatchBytes)
 		}
-		if err := take(number, lines.Bytes()); err != nil {
+		if err := handle(number, lines.Bytes()); err != nil {
 			return err
 		}
 	}
 	if errors.Is(lines.Err(), bufio.ErrTooLong) {
-		return usagef("line %d has more than %d bytes", number+1, textMost)
+		return usagef("line %d has more than %d bytes", number+1, maxText)
 	}
 	return lines.Err()
 }

@@ -92,11 +92,11 @@ func TestReadingIsBounded(t *testing.T) {
 		most int64
 		says string
 	}{
-		"send last -":  {"y", textMost, "the text has more than 16777216 bytes"},
-		"agents put -": {"y", definitionMost, "the definition has more than 1048576 bytes"},
-		"import -":     {"y", transcriptMost, "the transcript has more than 33554432 bytes"},
-		"batch":        {"y", textMost, "line 1 has more than 16777216 bytes"},
-		"batch -":      {"\n", batchMostLines, "there are more than 1000000 lines, or 268435456 bytes: make several batches of it"},
+		"send last -":  {"y", maxText, "the text has more than 16777216 bytes"},
+		"agents put -": {"y", maxDefinition, "the definition has more than 1048576 bytes"},
+		"import -":     {"y", maxTranscript, "the transcript has more than 33554432 bytes"},
+		"batch":        {"y", maxText, "line 1 has more than 16777216 bytes"},
+		"batch -":      {"\n", maxBatchLines, "there are more than 1000000 lines, or 268435456 bytes: make several batches of it"},
 	} {
 		t.Run(line, func(t *testing.T) {
 			t.Parallel()
@@ -117,7 +117,7 @@ func TestReadingIsBounded(t *testing.T) {
 func TestContextIsAFile(t *testing.T) {
 	t.Parallel()
 	large := filepath.Join(t.TempDir(), "large")
-	if err := errors.Join(os.WriteFile(large, nil, 0o600), os.Truncate(large, textMost+1)); err != nil {
+	if err := errors.Join(os.WriteFile(large, nil, 0o600), os.Truncate(large, maxText+1)); err != nil {
 		t.Fatal(err)
 	}
 	for name, says := range map[string]string{

@@ -9,9 +9,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// jsonLine gives a message as one line of JSON. It is always the same for the
-// same message, and safe to show: what safeText would write out is escaped the
-// way JSON does it.
+// jsonLine encodes a message as one line of JSON. The encoding is deterministic and safe to show:
+// characters that safeText would escape are escaped in the JSON way.
 func jsonLine(m proto.Message) ([]byte, error) {
 	data, err := protojson.Marshal(m)
 	if err != nil {
@@ -25,12 +24,12 @@ func jsonLine(m proto.Message) ([]byte, error) {
 	return safeJSON(line.Bytes()), nil
 }
 
-// safeJSON writes out what is not safe to show in lines of JSON. They still mean the same.
+// safeJSON escapes what is not safe to show in lines of JSON, without changing their meaning.
 func safeJSON(lines []byte) []byte {
 	var safe bytes.Buffer
 	for _, r := range string(lines) {
 		switch {
-		case harmless(r) || r == '\n':
+		case isHarmless(r) || r == '\n':
 			safe.WriteRune(r)
 		case r <= 0xffff:
 			fmt.Fprintf(&safe, `\u%04x`, r)

@@ -13,35 +13,35 @@ import (
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 )
 
-// redraw is how often the picture is drawn anew.
-const redraw = 100 * time.Millisecond
+// redrawInterval is how often the picture is drawn.
+const redrawInterval = 100 * time.Millisecond
 
-// live draws a session on a terminal while it grows. It is the model of a
-// terminal program: only the program's goroutine touches it.
-type live struct {
-	forest    *forest
-	look      look
-	now       func() time.Time
-	interrupt func()
-	why       func() string // nobody takes what is queued
-	deciding  deciding
-	questions questions
+// liveView draws a growing session on a terminal. It is the model of a terminal program: only the
+// program's goroutine uses it.
+type liveView struct {
+	forest       *forest
+	theme        theme
+	now          func() time.Time
+	interrupt    func()
+	why          func() string // why no worker takes queued runs
+	decisionHelp decisionHelp
+	questions    questions
 
 	width, height int
 	frame         int
-	lost          bool // the connection
+	lost          bool // the connection is lost
 	stopping      bool
-	queue         queue
-	unmoved       string // why it stands still
+	stall         stallDetector
+	stallReason   string // why the session is stalled
 	picture       string
-	tall          int // lines of the picture
+	pictureHeight int // in lines
 }
 
-// What the program is told.
+// Messages to the program.
 type (
 	stepMsg  struct{ step *pb.WatchSessionResponse }
 	lostMsg  struct{ err error }
-	foundMsg struct{} // the connection that was lost
+	foundMsg struct{} // the connection is back
 
 	unmovedMsg struct{ why string }
 
@@ -50,38 +50,38 @@ type (
 )
 
 // Init starts the clock of the picture.
-func (l *live) Init() tea.Cmd { return tick() }
+func (l *liveView) Init() tea.Cmd { return tick() }
 
 func tick() tea.Cmd {
-	return tea.Tick(redraw, func(time.Time) tea.Msg { return tickMsg{} })
+	return tea.Tick(redrawInterval, func(time.Time) tea.Msg { return tickMsg{} })
 }
 
-// Update takes in what happened. The picture changes with the clock, so that a
-// burst of events costs one drawing.
-func (l *live) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
+// Update processes a message. The picture changes only with the clock, so that a burst of events
+// is drawn once.
+func (l *liveView) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	switch m := msg.(type) {
 	case stepMsg:
-		l.forest.step(m.step)
-		l.questions.over(m.step)
+		l.forest.applyStep(m.step)
+		l.questions.settle(m.step)
 	case lostMsg:
 		l.lost = true
 	case foundMsg:
 		l.lost = false
 	case tea.WindowSizeMsg:
 		resized := l.width > 0
-		l.width, l.height, l.tall = m.Width, m.Height, 0
+		l.width, l.height, l.pictureHeight = m.Width, m.Height, 0
 		l.paint()
 		if resized {
-			// The terminal has wrapped or moved the old picture, nobody knows
-			// where to: begin again at the top.
+			// The terminal has wrapped or moved the old picture in an unknown way: start again at
+			// the top.
 			return l, tea.Sequence(tea.Raw(ansi.EraseEntireScreen+ansi.CursorHomePosition), tea.ClearScreen)
 		}
 	case tickMsg:
 		l.frame++
 		l.paint()
-		return l, tea.Batch(tick(), l.mind())
+		return l, tea.Batch(tick(), l.checkStalled())
 	case unmovedMsg:
-		l.unmoved = m.why
+		l.stallReason = m.why
 	case answeredMsg:
 		l.questions.answered(m, l.forest)
 	case overMsg:
@@ -100,44 +100,43 @@ func (l *live) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	return l, nil
 }
 
-// mind asks for the reason if the session has come to stand still.
-func (l *live) mind() tea.Cmd {
-	if !l.queue.look(l.forest, l.now()) {
+// checkStalled asks for the reason if the session has stalled.
+func (l *liveView) checkStalled() tea.Cmd {
+	if !l.stall.check(l.forest, l.now()) {
 		return nil
 	}
-	l.unmoved = ""
+	l.stallReason = ""
 	why := l.why
 	return func() tea.Msg { return unmovedMsg{why()} }
 }
 
-// View shows the picture.
-func (l *live) View() tea.View { return tea.NewView(l.picture) }
+// View returns the picture.
+func (l *liveView) View() tea.View { return tea.NewView(l.picture) }
 
-// paint draws the picture: the tree, and a line below it that says how the whole
-// stands. It leaves a line free for the cursor. The picture never gets shorter,
-// since the terminal's library loses its place then.
-func (l *live) paint() {
+// paint draws the picture: the tree, and a summary line below it. It leaves a line free for the
+// cursor. The picture never gets lower, because the terminal library would lose its position.
+func (l *liveView) paint() {
 	if l.forest.root == nil || l.width <= 0 || l.height <= 0 {
 		return
 	}
 	now := l.now()
 	question := l.questions.lines(l.forest, now, l.width, l.height-3)
 	lines := l.forest.draw(canvas{
-		look: l.look, width: l.width, height: max(1, l.height-2-len(question)), now: now, frame: l.frame, deciding: l.deciding,
+		theme: l.theme, width: l.width, height: max(1, l.height-2-len(question)), now: now, frame: l.frame, decisionHelp: l.decisionHelp,
 	})
 	if l.height > 2 {
-		lines = append(lines, l.look.dim.Render(ansi.Truncate(l.foot(now), l.width, l.look.more)))
+		lines = append(lines, l.theme.dim.Render(ansi.Truncate(l.footer(now), l.width, l.theme.ellipsis)))
 	}
 	lines = append(lines, question...)
-	for len(lines) < l.tall {
+	for len(lines) < l.pictureHeight {
 		lines = append(lines, "")
 	}
-	l.tall = len(lines)
+	l.pictureHeight = len(lines)
 	l.picture = strings.Join(lines, "\n")
 }
 
-// foot is the line below the tree: first what needs somebody, then how the whole stands.
-func (l *live) foot(now time.Time) string {
+// footer returns the line below the tree: first what needs attention, then the summary.
+func (l *liveView) footer(now time.Time) string {
 	var parts []string
 	if l.stopping {
 		parts = append(parts, "stopping")
@@ -148,36 +147,35 @@ func (l *live) foot(now time.Time) string {
 	if l.lost {
 		parts = append(parts, "connection lost, trying again")
 	}
-	if l.queue.told && l.unmoved != "" {
-		parts = append(parts, l.unmoved)
+	if l.stall.reported && l.stallReason != "" {
+		parts = append(parts, l.stallReason)
 	}
-	if n := l.forest.asking(); n > 0 {
+	if n := l.forest.openQuestions(); n > 0 {
 		open := plural(n, "open approval")
-		if l.deciding.list != "" {
-			open += ": " + safeLine(l.deciding.list)
+		if l.decisionHelp.listCommand != "" {
+			open += ": " + safeLine(l.decisionHelp.listCommand)
 		}
 		parts = append(parts, open)
 	}
-	return strings.Join(append(parts, l.forest.summary(now, l.look.dot)), l.look.dot)
+	return strings.Join(append(parts, l.forest.summary(now, l.theme.separator)), l.theme.separator)
 }
 
-// wipe takes the picture away, from the line that the program leaves the cursor
-// on: the last one of the picture.
-func (l *live) wipe(out io.Writer) error {
-	if l.tall == 0 {
+// wipe removes the picture. The program has left the cursor on the last line of the picture.
+func (l *liveView) wipe(out io.Writer) error {
+	if l.pictureHeight == 0 {
 		return nil
 	}
 	up := ""
-	if l.tall > 1 {
-		up = ansi.CursorUp(l.tall - 1)
+	if l.pictureHeight > 1 {
+		up = ansi.CursorUp(l.pictureHeight - 1)
 	}
 	_, err := io.WriteString(out, "\r"+up+ansi.EraseScreenBelow)
 	return err
 }
 
-// draw shows a watched session on a terminal until it is over, and gives what it
-// has seen. Ctrl-C calls interrupt. Where a person is asked, it is not over while something is.
-func (l *live) draw(ctx context.Context, w *watching, in io.Reader, out io.Writer) (*pb.Idle, error) {
+// draw shows a watched session on a terminal until it is over, and returns its end. Ctrl-C calls
+// interrupt. If a person can be asked, the session is not over while an approval is open.
+func (l *liveView) draw(ctx context.Context, w *watcher, in io.Reader, out io.Writer) (*pb.Idle, error) {
 	program := tea.NewProgram(l, tea.WithInput(in), tea.WithOutput(out), tea.WithoutSignalHandler())
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -186,8 +184,8 @@ func (l *live) draw(ctx context.Context, w *watching, in io.Reader, out io.Write
 		err  error
 	}
 	ended, asks := make(chan ending, 1), l.questions.decide != nil
-	w.lost = func(err error) { program.Send(lostMsg{err}) }
-	w.found = func() { program.Send(foundMsg{}) }
+	w.onLost = func(err error) { program.Send(lostMsg{err}) }
+	w.onConnected = func() { program.Send(foundMsg{}) }
 	go func() {
 		tell := func(step *pb.WatchSessionResponse) error {
 			program.Send(stepMsg{step})
@@ -195,7 +193,7 @@ func (l *live) draw(ctx context.Context, w *watching, in io.Reader, out io.Write
 		}
 		each := w.each
 		if asks {
-			each = w.past
+			each = w.eachPastBlocks
 		}
 		idle, err := each(ctx, tell)
 		ended <- ending{idle, err}

@@ -21,8 +21,8 @@ import (
 func TestLive(t *testing.T) {
 	t.Parallel()
 	interrupted := 0
-	l := &live{
-		forest: newForest(), look: newLook(true, false), interrupt: func() { interrupted++ },
+	l := &liveView{
+		forest: newForest(), theme: newTheme(true, false), interrupt: func() { interrupted++ },
 		now: func() time.Time { return zero.Add(3 * time.Second) },
 	}
 	tell := func(msg tea.Msg) tea.Cmd {
@@ -135,7 +135,7 @@ func blockedStep() *pb.WatchSessionResponse {
 func TestWatching(t *testing.T) {
 	t.Parallel()
 	gone := status.Error(codes.Unavailable, "gone")
-	nothing := brokenStream{stood: true, quiet: patience - 1, err: gone}
+	nothing := brokenStream{stood: true, quiet: retryTimeout - 1, err: gone}
 	for name, c := range map[string]struct {
 		streams []brokenStream
 		code    codes.Code
@@ -160,7 +160,7 @@ func TestWatching(t *testing.T) {
 		"streams that are quiet for long": {
 			streams: []brokenStream{
 				{steps: []*pb.WatchSessionResponse{eventStep(1)}, err: gone},
-				{quiet: patience + 1, err: gone}, {err: gone}, {quiet: patience + 1, err: gone}, {err: gone},
+				{quiet: retryTimeout + 1, err: gone}, {err: gone}, {quiet: retryTimeout + 1, err: gone}, {err: gone},
 				{steps: []*pb.WatchSessionResponse{eventStep(2), idleStep()}},
 			},
 			code: codes.OK, seen: []int64{1, 2}, after: []int64{0, 1, 1, 1, 1, 1}, lost: true,
@@ -185,13 +185,13 @@ func TestWatching(t *testing.T) {
 			code:    codes.Unavailable, after: []int64{0, 0, 0}, lost: true,
 		},
 		"quiet from the beginning": {
-			streams: []brokenStream{{quiet: patience + 1, err: gone}, {steps: []*pb.WatchSessionResponse{idleStep()}}},
+			streams: []brokenStream{{quiet: retryTimeout + 1, err: gone}, {steps: []*pb.WatchSessionResponse{idleStep()}}},
 			code:    codes.OK, after: []int64{0, 0}, lost: true,
 		},
 		"patience ends after a quiet stream": {
 			streams: []brokenStream{
 				{steps: []*pb.WatchSessionResponse{eventStep(1)}, err: gone},
-				{quiet: patience + 1, err: gone}, {err: gone},
+				{quiet: retryTimeout + 1, err: gone}, {err: gone},
 			},
 			code: codes.Unavailable, seen: []int64{1}, after: []int64{0, 1, 1, 1}, lost: true,
 		},
@@ -207,8 +207,8 @@ func TestWatching(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				service, lost, found := &broken{streams: c.streams}, false, 0
-				w := &watching{client: service, lost: func(error) { lost = true }, found: func() { found++ }}
-				stand, atMost := 0, 2*patience
+				w := &watcher{client: service, onLost: func(error) { lost = true }, onConnected: func() { found++ }}
+				stand, atMost := 0, 2*retryTimeout
 				for i := range c.streams {
 					if c.streams[i].stood || len(c.streams[i].steps) > 0 {
 						stand++
@@ -217,7 +217,7 @@ func TestWatching(t *testing.T) {
 				}
 				var seen []int64
 				begin := time.Now()
-				idle, err := w.past(t.Context(), func(step *pb.WatchSessionResponse) error {
+				idle, err := w.eachPastBlocks(t.Context(), func(step *pb.WatchSessionResponse) error {
 					if e := step.GetEvent(); e != nil {
 						seen = append(seen, e.GetSeq())
 					}

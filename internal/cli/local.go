@@ -7,7 +7,7 @@ import (
 	"github.com/coppice-run/coppice/internal/sandbox"
 )
 
-// localFlags say what an installation on this machine is made of, and what its agents may do.
+// localFlags configure an installation in this process, and what its agents may do.
 type localFlags struct {
 	files
 	reachFlags
@@ -15,13 +15,14 @@ type localFlags struct {
 	provider.Flags
 	sandbox.Options
 	hookFlags
-	allowanceFlags
+	runLimitFlags
 	Redact redact.Flags `embed:""`
 }
 
-// dev reads what the flags name. What is left to say is where things are.
-func (f *localFlags) dev(a *app, m *measured) (assembly.Dev, provider.Choice, error) {
-	if err := f.there(); err != nil {
+// devConfig reads the files that the flags name, and returns the configuration without its
+// directories.
+func (f *localFlags) devConfig(a *app, m *instruments) (assembly.Dev, provider.Choice, error) {
+	if err := f.check(); err != nil {
 		return assembly.Dev{}, provider.Choice{}, err
 	}
 	chosen, err := a.chooseModel(f.Flags, m)
@@ -41,7 +42,7 @@ func (f *localFlags) dev(a *app, m *measured) (assembly.Dev, provider.Choice, er
 		return assembly.Dev{}, chosen, err
 	}
 	return assembly.Dev{
-		Limits: limits, Files: f.assembly(), Model: chosen.Model, Governor: chosen.Limiter, MCP: servers,
+		Limits: limits, Files: f.assemblyFiles(), Model: chosen.Model, Governor: chosen.Limiter, MCP: servers,
 		Hooks: hooks, DefinitionHooks: f.DefinitionHooks, Callbacks: f.callbacks(a),
 		FetchAllow: f.FetchAllow, BashNetwork: f.BashNetwork, Sandbox: f.Options,
 		Secrets: m.secrets, Logger: m.Logger, Telemetry: m.Telemetry,

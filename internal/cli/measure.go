@@ -9,19 +9,19 @@ import (
 	"github.com/coppice-run/coppice/internal/redact"
 )
 
-// service is what a process with everything in it is called in traces and metrics.
+// service is the name of the process in traces and metrics.
 const service = "coppice"
 
-// measured is a process that measures itself and knows its secrets.
-type measured struct {
-	*assembly.Measuring
+// instruments is the telemetry of this process, and its secrets.
+type instruments struct {
+	*assembly.Instruments
 	secrets *redact.Redactor
 }
 
-// measure makes this process measure itself, as the variables of OpenTelemetry say, and
-// take what is known of secrets out of all that it tells. Which secrets are not looked
-// for is logged. Call Close at the end.
-func (a *app) measure(ctx context.Context, listen string, f redact.Flags, logs slog.Handler, others ...redact.Secret) (*measured, error) {
+// measure sets up the telemetry of this process from the variables of OpenTelemetry, and removes
+// known secrets from everything it writes. It logs which secrets are not looked for. The caller
+// calls Close.
+func (a *app) measure(ctx context.Context, listen string, f redact.Flags, logs slog.Handler, others ...redact.Secret) (*instruments, error) {
 	opened, err := f.Open(os.Environ(), others...)
 	if err != nil {
 		return nil, usagef("%w", err)
@@ -31,5 +31,5 @@ func (a *app) measure(ctx context.Context, listen string, f redact.Flags, logs s
 		return nil, usagef("%w", err)
 	}
 	opened.Report(ctx, m.Logger)
-	return &measured{m, opened.Redactor}, nil
+	return &instruments{m, opened.Redactor}, nil
 }

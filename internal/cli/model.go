@@ -4,8 +4,8 @@ import (
 	"github.com/coppice-run/coppice/internal/model/provider"
 )
 
-// chooseModel chooses the model that agents of this process use.
-func (a *app) chooseModel(f provider.Flags, m *measured) (provider.Choice, error) {
+// chooseModel chooses the model for agents of this process.
+func (a *app) chooseModel(f provider.Flags, m *instruments) (provider.Choice, error) {
 	tries, err := m.RetryMetrics()
 	if err != nil {
 		return provider.Choice{}, err

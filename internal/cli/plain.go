@@ -13,69 +13,69 @@ import (
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 )
 
-// plain tells of a session in lines that stay: one when a task starts, one when it
-// ends, and some of what comes between, indented by its depth.
-type plain struct {
-	out      io.Writer
-	look     look
-	forest   *forest
-	deciding deciding
-	after    int64 // what happened up to here is taken in and not told
-	lost     int   // how often the stream broke since it stood last
+// plainView shows a session in permanent lines: when a task starts, when it ends, and some of what
+// happens between. Lines are indented by depth.
+type plainView struct {
+	out          io.Writer
+	theme        theme
+	forest       *forest
+	decisionHelp decisionHelp
+	after        int64 // events up to this one are applied and not shown
+	lost         int   // how often the stream has broken in a row
 
-	mu    sync.Mutex // over the forest and the output
-	queue queue
+	mu    sync.Mutex // protects the forest and the output
+	stall stallDetector
 }
 
-// tellLost is how often a stream has to break in a row until that is told: once is what
-// another replica, or the same one, makes good at once.
-const tellLost = 2
+// reportLostAfter is how often a stream must break in a row before that is reported. A single
+// break is repaired at once by this or another replica.
+const reportLostAfter = 2
 
-// step takes in what a watcher is told.
-func (p *plain) step(step *pb.WatchSessionResponse) error {
+// step processes a step of the watch.
+func (p *plainView) step(step *pb.WatchSessionResponse) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch k := step.GetStep().(type) {
 	case *pb.WatchSessionResponse_Event:
-		return p.event(k.Event)
+		return p.applyEvent(k.Event)
 	case *pb.WatchSessionResponse_Delta:
 		if n := p.forest.nodes[k.Delta.GetTaskId()]; n != nil && k.Delta.GetRestart() {
-			return p.tell(n, safeLine(restartText(k.Delta)))
+			return p.printLine(n, safeLine(restartText(k.Delta)))
 		}
 	}
 	return nil
 }
 
-// broke counts that the stream has broken, and reports whether that is to be told.
-func (p *plain) broke() bool {
+// connectionLost counts a broken stream, and reports whether to print that.
+func (p *plainView) connectionLost() bool {
 	p.lost++
-	return p.lost == tellLost
+	return p.lost == reportLostAfter
 }
 
-// stood takes in that the stream stands, and reports whether it was told that it does not.
-func (p *plain) stood() bool {
-	told := p.lost >= tellLost
+// connectionBack resets the count, and reports whether the loss was printed.
+func (p *plainView) connectionBack() bool {
+	told := p.lost >= reportLostAfter
 	p.lost = 0
 	return told
 }
 
-// mindEvery is how often it is looked at whether the session stands still.
-const mindEvery = time.Second
+// stallCheckInterval is how often the session is checked for a stall.
+const stallCheckInterval = time.Second
 
-// minding begins to look whether the session stands still, which no event says, and tells of
-// it with the reason that why gives. stop ends that and waits.
-func (p *plain) minding(ctx context.Context, why func(context.Context) string) (stop func()) {
+// watchStalls starts to check whether the session is stalled, for which there is no event, and
+// prints the reason that why returns. stop ends the checks and waits.
+func (p *plainView) watchStalls(ctx context.Context, why func(context.Context) string) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		look := time.NewTicker(mindEvery)
+		look := time.NewTicker(stallCheckInterval)
 		defer look.Stop()
 		for {
 			select {
 			case now := <-look.C:
-				if p.stands(now) {
-					p.tellQueued(why(ctx))
+				if p.isStalled(now) {
+					p.printQueued(why(ctx))
 				}
 			case <-ctx.Done():
 				return
@@ -88,31 +88,31 @@ func (p *plain) minding(ctx context.Context, why func(context.Context) string) (
 	}
 }
 
-func (p *plain) stands(now time.Time) bool {
+func (p *plainView) isStalled(now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.queue.look(p.forest, now)
+	return p.stall.check(p.forest, now)
 }
 
-// tellQueued says what waits for a worker, and why. A line that can't be written is found
-// out with the next.
-func (p *plain) tellQueued(why string) {
+// printQueued prints which task waits for a worker, and why. A write error is ignored here; the
+// next line reports it.
+func (p *plainView) printQueued(why string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	all := p.forest.queued()
 	if len(all) == 0 {
-		return // it goes on
+		return // no longer stalled
 	}
 	text := "queued: " + why
 	if more := len(all) - 1; more > 0 {
 		text = fmt.Sprintf("queued, and %d more: %s", more, why)
 	}
-	_ = p.tell(all[0], text)
+	_ = p.printLine(all[0], text)
 }
 
-// event takes in an event and tells of it.
-func (p *plain) event(e *pb.Event) error {
-	settled := p.forest.settles(e)
+// applyEvent applies an event and prints it.
+func (p *plainView) applyEvent(e *pb.Event) error {
+	settled := p.forest.questionSettledBy(e)
 	p.forest.apply(e)
 	if e.GetSeq() <= p.after {
 		return nil
@@ -145,15 +145,15 @@ func (p *plain) event(e *pb.Event) error {
 		text = callbackText(k.CallbackEnded)
 	case *pb.Event_Result:
 		text = resultText(n)
-		if w := why(k.Result.GetReason(), k.Result.GetDetail()); w != "" {
-			text += p.look.dot + w
+		if w := reasonText(k.Result.GetReason(), k.Result.GetDetail()); w != "" {
+			text += p.theme.separator + w
 		}
 	case *pb.Event_ApprovalRequested:
-		text = askText(k.ApprovalRequested, e.GetTaskId(), k.ApprovalRequested.GetApprovalId(), p.deciding)
+		text = askText(k.ApprovalRequested, e.GetTaskId(), k.ApprovalRequested.GetApprovalId(), p.decisionHelp)
 	case *pb.Event_ApprovalDecided:
-		text = settledText(settled, decidedText(k.ApprovalDecided), p.look.more)
+		text = settledText(settled, decidedText(k.ApprovalDecided), p.theme.ellipsis)
 	case *pb.Event_ApprovalExpired:
-		text = settledText(settled, "denied, since nobody decided in time", p.look.more)
+		text = settledText(settled, "denied, since nobody decided in time", p.theme.ellipsis)
 	case *pb.Event_CallClosed:
 		if text = deniedText(k.CallClosed.GetDenial()); text == "" {
 			return nil
@@ -161,16 +161,16 @@ func (p *plain) event(e *pb.Event) error {
 	default:
 		return nil
 	}
-	return p.tell(n, text)
+	return p.printLine(n, text)
 }
 
-// tell says something of a task, with as many colours as the terminal has.
-func (p *plain) tell(n *node, text string) error {
-	_, err := lipgloss.Fprintf(p.out, "%s%s %s: %s\n", strings.Repeat("  ", n.depth), p.look.mark(n.state, -1), nameText(n), text)
+// printLine prints a line about a task, with as many colours as the terminal supports.
+func (p *plainView) printLine(n *node, text string) error {
+	_, err := lipgloss.Fprintf(p.out, "%s%s %s: %s\n", strings.Repeat("  ", n.depth), p.theme.mark(n.state, -1), nameText(n), text)
 	return err
 }
 
-// nameText is what a task is called.
+// nameText returns the display name of a task.
 func nameText(n *node) string {
 	if n.shell {
 		return shellName + " " + safeLine(n.description)
@@ -181,13 +181,13 @@ func nameText(n *node) string {
 	return safeLine(n.agent)
 }
 
-// resultText says how a task ended and what it took.
+// resultText says how a task ended and what it used.
 func resultText(n *node) string {
 	return fmt.Sprintf("%s after %s (%s, %s)", stateText(n.state), durationText(n.elapsed(n.end)),
 		callsText(n.tools, n.denied), n.spent.text("tokens"))
 }
 
-// stateText is the name of a state in small letters.
+// stateText returns the name of a state in lower case.
 func stateText(s pb.TaskState) string {
 	return strings.ToLower(strings.TrimPrefix(s.String(), "TASK_STATE_"))
 }

@@ -15,88 +15,88 @@ import (
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 )
 
-// questions are what a person is asked below the tree that is drawn.
+// questions are the approvals that a person is asked for below the drawn tree.
 type questions struct {
-	decide func(*pb.DecideApprovalRequest) error // nil: nobody is asked
-	open   string                                // the approval that is on the screen; empty: none
-	unseen bool                                  // and not all of its call
-	since  time.Time                             // when it came there
-	sent   map[string]bool                       // what was decided on, and is not known to be yet
-	failed string                                // why the last answer was not taken, until the next one
-	amiss  string                                // the approval that it was for
+	decide         func(*pb.DecideApprovalRequest) error // nil: nobody is asked
+	shown          string                                // the approval on the screen; empty: none
+	argumentCut    bool                                  // its argument is not shown completely
+	shownAt        time.Time                             // when it appeared
+	sent           map[string]bool                       // decided, but the event has not arrived yet
+	failed         string                                // why the last answer was not accepted, until the next answer
+	failedApproval string                                // the approval of that answer
 
-	elsewhere deciding // what shows more than there is room for; not how to decide
+	help decisionHelp // shows more than fits on the screen; says nothing on how to decide
 }
 
-// settles is how long a question has been on the screen before a key answers it: what was typed
-// before is an answer to another one.
-const settles = 400 * time.Millisecond
+// minShown is how long a question must have been on the screen before a key answers it. Earlier
+// keys were typed for another question.
+const minShown = 400 * time.Millisecond
 
-// keys says how a question is answered, and keysUnseen how one is that is about a call of which
-// not all is shown: with no key that is typed as if it were.
+// keys are the keys that answer a question. keysUnseen are those for a call that is not shown
+// completely: other keys, so that nobody allows it by habit.
 const (
 	keys       = "[y] once  [s] for the session  [n] deny"
 	keysUnseen = "[u] once, though not all of it is shown  [n] deny"
 )
 
-// answeredMsg says that an answer was taken, or why it was not.
+// answeredMsg is the result of an answer.
 type answeredMsg struct {
 	approval string
 	err      error
 }
 
-// answering gives what decides on approvals.
-func (c *client) answering(ctx context.Context) func(*pb.DecideApprovalRequest) error {
+// decider returns the function that decides on approvals.
+func (c *client) decider(ctx context.Context) func(*pb.DecideApprovalRequest) error {
 	return func(req *pb.DecideApprovalRequest) error {
 		_, err := c.approvals.DecideApproval(ctx, req)
 		return during("deciding the approval", err)
 	}
 }
 
-// question is an open one, and the task that asks it.
+// question is an open approval with its task.
 type question struct {
 	by *node
 	*pb.ApprovalRequested
 }
 
-// open gives the questions that are open and not left out, the oldest first.
-func (f *forest) open(but map[string]bool) (open []question) {
+// openExcept returns the open questions that are not in but, oldest first.
+func (f *forest) openExcept(but map[string]bool) (open []question) {
 	for _, n := range f.order {
-		for _, q := range n.asks {
+		for _, q := range n.questions {
 			if !but[q.GetApprovalId()] {
 				open = append(open, question{n, q})
 			}
 		}
 	}
-	slices.SortFunc(open, func(a, b question) int { return strings.Compare(a.GetApprovalId(), b.GetApprovalId()) }) // they begin with the time
+	slices.SortFunc(open, func(a, b question) int { return strings.Compare(a.GetApprovalId(), b.GetApprovalId()) }) // ids begin with the time
 	return open
 }
 
-// lines are those of the oldest question that is no longer than there is room for: it is asked
-// whole. If there is none it is said how those can be answered that are open.
+// lines returns the lines of the oldest question that fits completely. If none fits, it returns
+// how the open ones can be answered.
 func (q *questions) lines(f *forest, now time.Time, width, room int) []string {
-	open := f.open(q.sent)
+	open := f.openExcept(q.sent)
 	if q.decide == nil || len(open) == 0 || room < 1 {
-		q.open = ""
+		q.shown = ""
 		return nil
 	}
 	for _, asked := range open {
-		if lines := asked.lines(len(open), width, q.elsewhere); len(lines) <= room {
-			if q.open != asked.GetApprovalId() {
-				q.open, q.since, q.unseen = asked.GetApprovalId(), now, asked.GetArgumentCut() > 0
+		if lines := asked.lines(len(open), width, q.help); len(lines) <= room {
+			if q.shown != asked.GetApprovalId() {
+				q.shown, q.shownAt, q.argumentCut = asked.GetApprovalId(), now, asked.GetArgumentCut() > 0
 			}
 			return lines
 		}
 	}
-	q.open = ""
-	hint := "a call asks that does not fit here: " + orElse(safeLine(q.elsewhere.list), "make the terminal larger")
+	q.shown = ""
+	hint := "a call asks that does not fit here: " + orDefault(safeLine(q.help.listCommand), "make the terminal larger")
 	lines := strings.Split(ansi.Hardwrap(hint, width, true), "\n")
 	return lines[:min(len(lines), room)]
 }
 
-// lines are the question as it is asked, one of so many.
-func (q question) lines(of, width int, elsewhere deciding) []string {
-	text := safeLine(orElse(q.by.agent, "?"))
+// lines returns the lines of the question. of is the number of open questions.
+func (q question) lines(of, width int, elsewhere decisionHelp) []string {
+	text := safeLine(orDefault(q.by.agent, "?"))
 	if d := safeLine(q.by.description); d != "" {
 		text += " " + quoted(q.by.description)
 	}
@@ -105,7 +105,7 @@ func (q question) lines(of, width int, elsewhere deciding) []string {
 	if of > 1 {
 		text += fmt.Sprintf("  (1 of %d)", of)
 	}
-	// Nothing of a call is lost where a line ends, not even blanks.
+	// Hardwrap keeps every character of the call, including blanks at line ends.
 	how := keys
 	if q.GetArgumentCut() > 0 {
 		how = keysUnseen
@@ -113,53 +113,53 @@ func (q question) lines(of, width int, elsewhere deciding) []string {
 	return append(strings.Split(ansi.Hardwrap(text, width, true), "\n"), strings.Split(ansi.Wrap(how, width, ""), "\n")...)
 }
 
-// answer decides on the question that is on the screen, if a key says how.
+// answer decides on the shown question, if the key answers it.
 func (q *questions) answer(key string, now time.Time) tea.Cmd {
-	req := &pb.DecideApprovalRequest{ApprovalId: q.open, Decision: pb.Decision_DECISION_ALLOW}
+	req := &pb.DecideApprovalRequest{ApprovalId: q.shown, Decision: pb.Decision_DECISION_ALLOW}
 	switch {
 	case key == "n":
 		req.Decision = pb.Decision_DECISION_DENY
-	case q.unseen && key == "u", !q.unseen && key == "y":
-	case !q.unseen && key == "s":
+	case q.argumentCut && key == "u", !q.argumentCut && key == "y":
+	case !q.argumentCut && key == "s":
 		req.Scope = pb.ApprovalScope_APPROVAL_SCOPE_SESSION
 	default:
 		return nil
 	}
-	if q.open == "" || now.Sub(q.since) < settles {
+	if q.shown == "" || now.Sub(q.shownAt) < minShown {
 		return nil
 	}
 	if q.sent == nil {
 		q.sent = map[string]bool{}
 	}
-	q.sent[q.open], q.open = true, ""
-	q.failed, q.amiss = "", ""
+	q.sent[q.shown], q.shown = true, ""
+	q.failed, q.failedApproval = "", ""
 	decide := q.decide
 	return func() tea.Msg { return answeredMsg{req.GetApprovalId(), decide(req)} }
 }
 
-// answered takes in what has become of an answer. A question is asked again whose answer was not
-// taken, if it is still open; of another one the tree tells what has become.
+// answered processes the result of an answer. A question whose answer was not accepted is asked
+// again if it is still open.
 func (q *questions) answered(m answeredMsg, f *forest) {
 	if m.err == nil {
 		return
 	}
 	delete(q.sent, m.approval)
-	if !slices.ContainsFunc(f.open(nil), func(o question) bool { return o.GetApprovalId() == m.approval }) {
+	if !slices.ContainsFunc(f.openExcept(nil), func(o question) bool { return o.GetApprovalId() == m.approval }) {
 		return
 	}
 	reason := m.err.Error()
 	if s := status.Convert(m.err); s.Code() == codes.Unavailable && len(s.Details()) == 0 {
-		reason = "nobody was there" // what that looked like is of no use here
+		reason = "nobody was there" // the details of the connection error do not help here
 	}
-	q.failed, q.amiss = "not answered: "+safeLine(reason), m.approval
+	q.failed, q.failedApproval = "not answered: "+safeLine(reason), m.approval
 }
 
-// over forgets a question that is open no more.
-func (q *questions) over(s *pb.WatchSessionResponse) {
+// settle forgets a question that is no longer open.
+func (q *questions) settle(s *pb.WatchSessionResponse) {
 	for _, id := range []string{s.GetEvent().GetApprovalDecided().GetApprovalId(), s.GetEvent().GetApprovalExpired().GetApprovalId()} {
 		delete(q.sent, id)
-		if id != "" && id == q.amiss {
-			q.failed, q.amiss = "", ""
+		if id != "" && id == q.failedApproval {
+			q.failed, q.failedApproval = "", ""
 		}
 	}
 }

@@ -22,8 +22,8 @@ func TestQuestions(t *testing.T) {
 	now := zero.Add(3 * time.Second)
 	var decided []*pb.DecideApprovalRequest
 	var fails error
-	l := &live{
-		forest: newForest(), look: newLook(true, false), now: func() time.Time { return now },
+	l := &liveView{
+		forest: newForest(), theme: newTheme(true, false), now: func() time.Time { return now },
 		questions: questions{decide: func(req *pb.DecideApprovalRequest) error {
 			decided = append(decided, req)
 			return fails
@@ -60,9 +60,9 @@ func TestQuestions(t *testing.T) {
 		}
 	}
 	first := []string{`explore "A look": may bash "git pull" run?`, `asked by bash(git *)  (1 of 2)`, keys}
-	after(settles-1, 'y')
+	after(minShown-1, 'y')
 	shows("too soon", first...)
-	after(settles, 'q')
+	after(minShown, 'q')
 	shows("no answer", first...)
 	fails = errors.New("it is down")
 	after(0, 's')
@@ -79,12 +79,12 @@ func TestQuestions(t *testing.T) {
 		t.Errorf("nothing is said of it any more:\n%s", l.View().Content)
 	}
 	fails = during("deciding the approval", status.Error(codes.Unavailable, "connection error: desc = dial"))
-	after(settles, 's')
+	after(minShown, 's')
 	if !strings.Contains(l.View().Content, "not answered: nobody was there · 2 open approvals · ") {
 		t.Errorf("nobody was there:\n%s", l.View().Content)
 	}
 	fails = nil
-	after(settles, 's')
+	after(minShown, 's')
 	second := []string{`root: may bash "git push ` + strings.Repeat("x", 35), strings.Repeat("x", 25) + `" run?`, `asked by bash(git *)`, keys}
 	shows("the next one", second...)
 	if strings.Contains(l.View().Content, "not answered") {
@@ -92,7 +92,7 @@ func TestQuestions(t *testing.T) {
 	}
 	after(0, 'y')
 	event(13, "a", &pb.Event{Kind: &pb.Event_ApprovalDecided{ApprovalDecided: &pb.ApprovalDecided{ApprovalId: "a1", State: pb.ApprovalState_APPROVAL_STATE_ALLOWED}}})
-	after(settles, 'n')
+	after(minShown, 'n')
 	if strings.Contains(l.View().Content, keys) {
 		t.Errorf("it still asks:\n%s", l.View().Content)
 	}
@@ -112,17 +112,17 @@ func TestQuestions(t *testing.T) {
 	}
 	// Of a call that can't be shown whole nobody is asked, and it holds up no other.
 	asks(14, "r", "a3", "git "+strings.Repeat("x", 1200))
-	after(settles, 'y')
-	after(settles, 'y')
+	after(minShown, 'y')
+	after(minShown, 'y')
 	shows("no room", "a call asks that does not fit here: make the terminal larger")
-	l.questions.elsewhere.list = "coppice approvals --orchestrator example.com:7070"
-	after(settles, 'y')
+	l.questions.help.listCommand = "coppice approvals --orchestrator example.com:7070"
+	after(minShown, 'y')
 	shows("no room, at an orchestrator", "a call asks that does not fit here: coppice approvals --orch", "estrator example.com:7070")
 	if len(decided) != 4 {
 		t.Errorf("decided on %v", decided[4:])
 	}
 	asks(15, "a", "a4", "git fetch")
-	after(settles, 'n')
+	after(minShown, 'n')
 	shows("no room any more", "a call asks that does not fit here: coppice approvals --orch", "estrator example.com:7070")
 	if len(decided) != 5 || decided[4].GetApprovalId() != "a4" {
 		t.Fatalf("decided on %v, want a4", decided[4:])
@@ -139,8 +139,8 @@ func TestAnAnswerThatComesTooLate(t *testing.T) {
 	for name, eventFirst := range map[string]bool{"the decision is heard of first": true, "the refusal is heard of first": false} {
 		now := zero.Add(3 * time.Second)
 		refused := during("deciding the approval", status.Error(codes.FailedPrecondition, "it was denied"))
-		l := &live{
-			forest: newForest(), look: newLook(true, false), now: func() time.Time { return now },
+		l := &liveView{
+			forest: newForest(), theme: newTheme(true, false), now: func() time.Time { return now },
 			questions: questions{decide: func(*pb.DecideApprovalRequest) error { return refused }},
 		}
 		l.Update(tea.WindowSizeMsg{Width: 80, Height: 20})
@@ -153,7 +153,7 @@ func TestAnAnswerThatComesTooLate(t *testing.T) {
 		}
 		event(10, &pb.Event{Kind: &pb.Event_ApprovalRequested{ApprovalRequested: &pb.ApprovalRequested{ApprovalId: "a1", Tool: "bash", Argument: "git push"}}})
 		l.Update(tickMsg{})
-		now = now.Add(settles)
+		now = now.Add(minShown)
 		_, cmd := l.Update(tea.KeyPressMsg{Code: 'y', Text: "y"})
 		if cmd == nil {
 			t.Fatalf("%s: nothing is answered:\n%s", name, l.View().Content)
@@ -181,14 +181,14 @@ func TestAQuestionAboutWhatIsNotShownWhole(t *testing.T) {
 	t.Parallel()
 	now := zero.Add(3 * time.Second)
 	var decided []*pb.DecideApprovalRequest
-	l := &live{
-		forest: newForest(), look: newLook(true, false), now: func() time.Time { return now },
-		questions: questions{elsewhere: decidingWith("").in("5e5510"), decide: func(req *pb.DecideApprovalRequest) error {
+	l := &liveView{
+		forest: newForest(), theme: newTheme(true, false), now: func() time.Time { return now },
+		questions: questions{help: remoteDecisionHelp("").forSession("5e5510"), decide: func(req *pb.DecideApprovalRequest) error {
 			decided = append(decided, req)
 			return nil
 		}},
 	}
-	l.questions.elsewhere.one = nil
+	l.questions.help.decideText = nil
 	l.Update(tea.WindowSizeMsg{Width: 120, Height: 60})
 	for _, s := range parseStory(t, "0s r open root Title\n0s r start - root\n1s r take") {
 		l.Update(stepMsg{s.step})
@@ -208,7 +208,7 @@ func TestAQuestionAboutWhatIsNotShownWhole(t *testing.T) {
 			!strings.Contains(screen, keysUnseen) || strings.Contains(screen, keys) {
 			t.Errorf("before %q:\n%s", key, l.View().Content)
 		}
-		now = now.Add(settles)
+		now = now.Add(minShown)
 		if _, cmd := l.Update(tea.KeyPressMsg{Code: key, Text: string(key)}); cmd != nil {
 			l.Update(cmd())
 		}

@@ -33,55 +33,55 @@ type runCommand struct {
 	Prompt []string `arg:"" help:"What to do; - reads it from standard input."`
 }
 
-// Run runs the prompt here or at an orchestrator.
+// Run runs the prompt in this process or at an orchestrator.
 func (r *runCommand) Run(ctx context.Context, a *app) error {
 	prompt, err := a.text(ctx, r.Prompt)
 	if err != nil {
 		return err
 	}
-	asked, err := r.asked(prompt)
+	asked, err := r.request(prompt)
 	if err != nil {
 		return err
 	}
 	if r.Orchestrator == "" {
-		if err := a.refuse(ofAnOrchestrator, "for a run at an orchestrator, which --orchestrator names"); err != nil {
+		if err := a.refuseFlags(orchestratorFlags, "for a run at an orchestrator, which --orchestrator names"); err != nil {
 			return err
 		}
-		if r.Data == "" && (r.Quiet || !a.asks()) {
-			asked.Permissions = undecided(asked.Permissions)
+		if r.Data == "" && (r.Quiet || !a.asksAtTerminal()) {
+			asked.Permissions = denyWithoutDecider(asked.Permissions)
 		}
-		return r.here(ctx, a, asked)
+		return r.runInProcess(ctx, a, asked)
 	}
-	if err := a.refuse(ofThisProcess, "for a run in this process, and can't be used with --orchestrator or COPPICE_ORCHESTRATOR"); err != nil {
+	if err := a.refuseFlags(inProcessFlags, "for a run in this process, and can't be used with --orchestrator or COPPICE_ORCHESTRATOR"); err != nil {
 		return err
 	}
 	asked.Workspace = r.Shared
-	if a.types("model") {
+	if a.hasFlag("model") {
 		asked.Model = r.Model
 	}
 	there := remote{r.Orchestrator, r.ClientFlags}
 	return there.with(func(c *client) error {
-		session, err := r.in(ctx, a, c, asked, there.deciding(a), r.subagentsAsk(), nil)
-		if session != "" && (ctx.Err() != nil || mayGoOn(err)) {
-			a.complain("the session goes on; see it with: coppice watch" + there.reached(a) + " " + session)
+		session, err := r.runAt(ctx, a, c, asked, there.decisionHelp(a), r.askHint(), nil)
+		if session != "" && (ctx.Err() != nil || isTemporary(err)) {
+			a.complain("the session goes on; see it with: coppice watch" + there.flagsFor(a) + " " + session)
 		}
 		return err
 	})
 }
 
-// ofThisProcess are the flags that say what an installation in this process is made of: at an
-// orchestrator nobody would heed them. --model goes with the session.
-const ofThisProcess = "workspace data agents-dir plugins-dir skills-dir models prices fetch-allow bash-network mcp-config " +
+// inProcessFlags are the flags that configure an installation in this process. An orchestrator
+// would ignore them. --model is not among them, because it is sent with the session.
+const inProcessFlags = "workspace data agents-dir plugins-dir skills-dir models prices fetch-allow bash-network mcp-config " +
 	"scenario thinking openai-api openai-effort patience sandbox sandbox-readable sandbox-env hooks definition-hooks callback-hosts redact-env redact-file " +
 	"max-iterations max-iterations-sub run-timeout"
 
-// ofAnOrchestrator are the flags that say what is asked of an orchestrator, and how it is
-// reached: in this process nobody would heed them.
-const ofAnOrchestrator = "shared-workspace on-approval token token-file tls tls-ca tls-cert tls-key insecure"
+// orchestratorFlags are the flags that are only for an orchestrator and the connection to it. A
+// run in this process would ignore them.
+const orchestratorFlags = "shared-workspace on-approval token token-file tls tls-ca tls-cert tls-key insecure"
 
-// refuse refuses those of some flags that the command line says. What the environment says is
-// for whatever else is started in it.
-func (a *app) refuse(flags, since string) error {
+// refuseFlags refuses flags that are on the command line. Values from the environment are ignored,
+// because they are for other commands too.
+func (a *app) refuseFlags(flags, since string) error {
 	var said []string
 	for _, flag := range a.typed {
 		if slices.Contains(strings.Fields(flags), flag.Name) {
@@ -98,24 +98,24 @@ func (a *app) refuse(flags, since string) error {
 	return usagef("%s", strings.Join(said, ", ")+are+since)
 }
 
-// here runs it with everything in this process.
-func (r *runCommand) here(ctx context.Context, a *app, asked *pb.CreateSessionRequest) (err error) {
+// runInProcess runs the request with everything in this process.
+func (r *runCommand) runInProcess(ctx context.Context, a *app, asked *pb.CreateSessionRequest) (err error) {
 	if err := isDirectory("--workspace", r.Workspace); err != nil {
 		return err
 	}
-	// The terminal belongs to the drawing until it is over.
+	// Logs are buffered, because the drawing owns the terminal until it is over.
 	var written bytes.Buffer
 	m, err := a.measure(ctx, "", r.Redact, slog.NewTextHandler(&written, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	if err != nil {
 		return err
 	}
 	defer func() {
-		m.Close() // which may have something to say as well
+		m.Close() // Close may log, too
 		if written.Len() > 0 {
 			fmt.Fprint(a.Stderr, safeText(written.String()))
 		}
 	}()
-	install, chosen, err := r.dev(a, m)
+	install, chosen, err := r.devConfig(a, m)
 	if err != nil {
 		return err
 	}
@@ -126,18 +126,18 @@ func (r *runCommand) here(ctx context.Context, a *app, asked *pb.CreateSessionRe
 	if err != nil {
 		return err
 	}
-	install.DataDir, install.Workspace = data, orHere(r.Workspace)
+	install.DataDir, install.Workspace = data, orCurrentDir(r.Workspace)
 	running, err := assembly.StartDev(ctx, install)
 	if err != nil {
 		return errors.Join(fmt.Errorf("starting: %w", err), drop())
 	}
 	until, stop := whileRunning(ctx, running)
 	var seen int64
-	session, err := r.in(until, a, newClient(running.Conn()), asked, r.deciding(a), r.subagentsAsk(), &seen)
-	owing := session != "" && r.callBack(until, a, running, session, seen)
+	session, err := r.runAt(until, a, newClient(running.Conn()), asked, r.decisionHelp(a), r.askHint(), &seen)
+	owing := session != "" && r.waitCallbacks(until, a, running, session, seen)
 	stop()
 	if (ctx.Err() != nil || owing) && session != "" && r.Data != "" {
-		a.complain("the session is kept; it goes on with: " + r.goesOn(a))
+		a.complain("the session is kept; it goes on with: " + r.resumeCommand(a))
 	}
 	stopErr := errors.Join(running.Stop(), drop())
 	if err != nil && stopErr != nil {
@@ -147,45 +147,45 @@ func (r *runCommand) here(ctx context.Context, a *app, asked *pb.CreateSessionRe
 	return errors.Join(err, stopErr)
 }
 
-// goesOn is the command with which a session goes on that is kept: with the same installation,
-// in the same workspace.
-func (r *runCommand) goesOn(a *app) string {
-	made := slices.DeleteFunc(strings.Fields(ofThisProcess+" model"), func(name string) bool { return name == "data" })
-	return "coppice dev --data " + shellWord(r.Data) + a.typedOf(made...)
+// resumeCommand returns the command that continues a kept session, with the same installation and
+// workspace.
+func (r *runCommand) resumeCommand(a *app) string {
+	made := slices.DeleteFunc(strings.Fields(inProcessFlags+" model"), func(name string) bool { return name == "data" })
+	return "coppice dev --data " + shellWord(r.Data) + a.typedFlags(made...)
 }
 
-// deciding says how approvals are decided on of a session in this process, which nobody else
-// reaches until it has ended.
-func (r *runCommand) deciding(a *app) deciding {
+// decisionHelp says how to decide on approvals of a session in this process, which other commands
+// cannot reach until the process has ended.
+func (r *runCommand) decisionHelp(a *app) decisionHelp {
 	if r.Data == "" {
-		return undecidable("the session is dropped", "--data DIR")
+		return noDecisionHelp("the session is dropped", "--data DIR")
 	}
-	beside := decidingWith("")
-	return deciding{transcript: beside.transcript, one: func(id, byRule string) string {
-		return r.goesOn(a) + ", and beside it " + beside.one(id, byRule)
+	beside := remoteDecisionHelp("")
+	return decisionHelp{fullTranscript: beside.fullTranscript, decideText: func(id, byRule string) string {
+		return r.resumeCommand(a) + ", and beside it " + beside.decideText(id, byRule)
 	}}
 }
 
-// asked is the session that is asked for.
-func (r *runCommand) asked(prompt string) (*pb.CreateSessionRequest, error) {
+// request returns the request for the session.
+func (r *runCommand) request(prompt string) (*pb.CreateSessionRequest, error) {
 	permissions, err := r.permissions()
 	if err != nil {
 		return nil, err
 	}
-	budget, err := r.over(nil)
+	budget, err := r.budgetFrom(nil)
 	if err != nil {
 		return nil, err
 	}
 	asked := &pb.CreateSessionRequest{
 		Agent: r.Agent, Message: &pb.UserMessage{Text: prompt}, Permissions: permissions, Budget: budget,
 	}
-	r.say(asked)
+	r.setCallbacks(asked)
 	return asked, nil
 }
 
-// subagentsAsk says how what sub-agents ask would come to somebody where it was denied; empty if it
-// is by what was said, or would not help.
-func (r *runCommand) subagentsAsk() string {
+// askHint says how the questions of sub-agents could reach somebody instead of being denied; empty
+// if the flags deny them, or if nothing would help.
+func (r *runCommand) askHint() string {
 	switch {
 	case r.Approvals != "":
 		return ""
@@ -197,10 +197,10 @@ func (r *runCommand) subagentsAsk() string {
 	return "keep the session with --data DIR, so that they ask"
 }
 
-// in runs it at an orchestrator, and gives the session. by says how approvals are decided on,
-// ask how they come to be, and seen is given the last event that was shown.
-func (r *runCommand) in(
-	ctx context.Context, a *app, c *client, asked *pb.CreateSessionRequest, by deciding, ask string, seen *int64,
+// runAt runs the request at an orchestrator, and returns the session. by says how to decide on
+// approvals, ask how sub-agents can ask, and seen receives the last event that was shown.
+func (r *runCommand) runAt(
+	ctx context.Context, a *app, c *client, asked *pb.CreateSessionRequest, by decisionHelp, ask string, seen *int64,
 ) (session string, err error) {
 	resp, err := c.sessions.CreateSession(ctx, asked)
 	if err != nil {
@@ -208,9 +208,9 @@ func (r *runCommand) in(
 	}
 	session = resp.GetSession().GetId()
 	var denied denials
-	err = a.show(ctx, follow{
-		client: c, session: session, untilIdle: true, deltas: r.Deltas, quiet: r.Quiet, deciding: by, denied: &denied, seen: seen,
-		leaves: r.Orchestrator == "",
+	err = a.show(ctx, showOptions{
+		client: c, session: session, untilIdle: true, deltas: r.Deltas, quiet: r.Quiet, decisionHelp: by, denials: &denied, lastSeq: seen,
+		inProcess: r.Orchestrator == "",
 	})
 	if text := denied.text(ask); text != "" {
 		a.warn(text)
@@ -218,7 +218,7 @@ func (r *runCommand) in(
 	return session, err
 }
 
-// data is the directory of the data, and what to do with it at the end.
+// data returns the data directory, and a function to clean it up.
 func (r *runCommand) data() (dir string, drop func() error, err error) {
 	if r.Data != "" {
 		return r.Data, func() error { return nil }, nil
@@ -234,8 +234,8 @@ func (r *runCommand) data() (dir string, drop func() error, err error) {
 	}, nil
 }
 
-// whileRunning gives a context that ends, with the cause, when the parts in this
-// process stop. stop ends it and waits.
+// whileRunning returns a context that ends with a cause when the parts in this process stop. stop
+// ends it and waits.
 func whileRunning(ctx context.Context, running *assembly.Running) (_ context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	done := make(chan struct{})
@@ -255,15 +255,14 @@ func whileRunning(ctx context.Context, running *assembly.Running) (_ context.Con
 
 var errStopped = errors.New("the orchestrator or the worker in this process stopped")
 
-// text is what a person wants to say: the words of the command line, or what
-// standard input holds.
+// text returns the words of the command line, or standard input for -.
 func (a *app) text(ctx context.Context, words []string) (string, error) {
 	text := strings.Join(words, " ")
 	if text == "-" {
 		if isTerminal(a.Stdin) {
 			a.complain("reading the text from standard input; Ctrl-D ends it")
 		}
-		data, err := a.file(ctx, "-", "the text", textMost)
+		data, err := a.file(ctx, "-", "the text", maxText)
 		if err != nil {
 			return "", err
 		}
@@ -278,9 +277,10 @@ func (a *app) text(ctx context.Context, words []string) (string, error) {
 	return text, nil
 }
 
-// isDirectory refuses what a flag names if it is no directory; empty names nothing, or this one.
+// isDirectory refuses a directory of a flag that does not exist; empty means the current
+// directory.
 func isDirectory(flag, dir string) error {
-	info, err := os.Stat(orHere(dir))
+	info, err := os.Stat(orCurrentDir(dir))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return usagef("%s %s: no such directory", flag, dir)
@@ -292,7 +292,7 @@ func isDirectory(flag, dir string) error {
 	return nil
 }
 
-func orHere(dir string) string {
+func orCurrentDir(dir string) string {
 	if dir == "" {
 		return "."
 	}

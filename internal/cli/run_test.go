@@ -61,7 +61,7 @@ func TestARunThatIsGivenUpNamesItsSession(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	code := Main(t.Context(), Process{Args: args, Stdout: &stdout, Stderr: &stderr})
 	want := "coppice: the session goes on; see it with: coppice watch --orchestrator " + at + " --insecure --token-file '" + token + "' kept\n"
-	if code != exitUnreached || !strings.HasPrefix(stderr.String(), want) || stdout.Len() > 0 {
+	if code != exitUnavailable || !strings.HasPrefix(stderr.String(), want) || stdout.Len() > 0 {
 		t.Errorf("exit code %d: %s%s", code, &stdout, &stderr)
 	}
 }

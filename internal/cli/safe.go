@@ -9,17 +9,15 @@ import (
 	"unicode/utf8"
 )
 
-// What models, agents' files and servers wrote is shown to a person through
-// safeLine, safeText or safeWhole, where it is drawn and nowhere else. They keep text that
-// is only text; whatever could move the cursor, change the terminal, reorder
-// what is read or hide in it is written out, like \x1b or \u202e.
+// Text from models, agents' files and servers is passed through safeLine, safeText or safeExact when
+// it is shown, and nowhere else. They keep plain text. Characters that could move the cursor, change
+// the terminal, reorder text or hide in it are escaped, like \x1b or \u202e.
 
-// maxMarks is how many combining marks may follow one another; the rest is left
-// out, since they pile up over other lines.
+// maxMarks is how many combining marks may follow one another. Further ones are removed, because
+// they pile up over other lines.
 const maxMarks = 8
 
-// safeLine makes s safe to show on one line. Runs of white space become one
-// space, and none is left at the ends.
+// safeLine makes s safe to show on one line. White space is collapsed and trimmed.
 func safeLine(s string) string {
 	return safe(strings.Join(strings.Fields(s), " "))
 }
@@ -29,17 +27,17 @@ func safeText(s string) string {
 	return safe(strings.ReplaceAll(s, "\r\n", "\n"), '\n', '\t')
 }
 
-// safeWhole makes s safe to show on one line, and leaves nothing out: people decide by it what
-// may run. What is not plain is in quotation marks, as Go writes strings: a line feed is \n
-// and a backslash \\. So no two texts look the same.
-func safeWhole(s string) string {
+// safeExact makes s safe to show on one line without omitting anything, because people decide by
+// it what may run. Text that is not plain is quoted as in Go: a line feed is \n and a backslash
+// \\. So different texts never look the same.
+func safeExact(s string) string {
 	if isPlain(s) {
 		return s
 	}
 	return quoted(s)
 }
 
-// quoted is safeWhole where words stand around it, with quotation marks in any case.
+// quoted is safeExact with quotation marks in any case, for use inside a sentence.
 func quoted(s string) string {
 	if quoted := strconv.Quote(s); safe(quoted) == quoted {
 		return quoted
@@ -47,8 +45,8 @@ func quoted(s string) string {
 	return strconv.QuoteToASCII(s)
 }
 
-// isPlain reports whether a text shows all that is in it, and is told from what stands around
-// it and from a quoted text.
+// isPlain reports whether a text shows everything it contains, and cannot be confused with
+// surrounding or quoted text.
 func isPlain(s string) bool {
 	hides := func(r rune) bool { return !unicode.IsPrint(r) }
 	return safe(s) == s && !strings.ContainsFunc(s, hides) && s == strings.TrimSpace(s) && !strings.Contains(s, "  ") && !strings.HasPrefix(s, `"`)
@@ -66,7 +64,7 @@ func safe(s string, keep ...rune) string {
 		case marks > maxMarks:
 		case r == utf8.RuneError && !strings.HasPrefix(s[i:], string(utf8.RuneError)):
 			fmt.Fprintf(&b, `\x%02x`, s[i])
-		case harmless(r) || slices.Contains(keep, r):
+		case isHarmless(r) || slices.Contains(keep, r):
 			b.WriteRune(r)
 		case unicode.Is(unicode.Zs, r):
 			b.WriteByte(' ')
@@ -77,9 +75,9 @@ func safe(s string, keep ...rune) string {
 	return b.String()
 }
 
-// harmless reports whether a rune shows itself and does nothing else. The two
-// joiners are part of words in some scripts, and of emoji.
-func harmless(r rune) bool {
+// isHarmless reports whether a rune only shows itself. The two joiners are part of words in some
+// scripts, and of emoji.
+func isHarmless(r rune) bool {
 	return unicode.IsPrint(r) || r == '\u200c' || r == '\u200d'
 }
 

@@ -53,7 +53,7 @@ func FuzzSafe(f *testing.F) {
 	f.Add("a  b \u00a0\u200d")
 	f.Add("e" + strings.Repeat("\u0301", 2*maxMarks))
 	f.Fuzz(func(t *testing.T, s string) {
-		line, text, whole := safeLine(s), safeText(s), safeWhole(s)
+		line, text, whole := safeLine(s), safeText(s), safeExact(s)
 		if strings.ContainsAny(line+whole, "\n\t") {
 			t.Errorf("%q has more than one line: %q, %q", s, line, whole)
 		}

@@ -28,7 +28,7 @@ func (s *sessionsCommand) Run(ctx context.Context, a *app) error {
 		req := &pb.ListSessionsRequest{Filter: s.Filter, IncludeChildren: s.All}
 		for {
 			if s.Limit > 0 {
-				req.PageSize = int32(min(s.Limit-shown, 999) + 1) // one more, to know whether there is one
+				req.PageSize = int32(min(s.Limit-shown, 999) + 1) // one more, to know whether there are more
 			}
 			page, err := c.sessions.ListSessions(ctx, req)
 			if err != nil {
@@ -47,11 +47,11 @@ func (s *sessionsCommand) Run(ctx context.Context, a *app) error {
 			req.PageToken = page.GetNextPageToken()
 			switch {
 			case req.PageToken == "" && shown == 0:
-				a.none("sessions")
+				a.printNone("sessions")
 				return nil
 			case req.PageToken == "":
 				return nil
-			case s.Limit > 0 && shown == s.Limit: // a filter has to look further
+			case s.Limit > 0 && shown == s.Limit: // with a filter, further pages may be empty
 				a.warn(fmt.Sprintf("there may be more than these %d: --limit 0 shows all", shown))
 				return nil
 			}
@@ -64,11 +64,11 @@ func (a *app) printSession(s *pb.Session) error {
 	if a.json {
 		return a.printJSON(s)
 	}
-	l := a.look()
+	l := a.theme()
 	line := fmt.Sprintf("%s  %s %-9s  %7s ago  %9s  %9s  %s",
 		safeLine(s.GetId()), l.mark(s.GetState(), -1), stateText(s.GetState()),
 		durationText(a.now().Sub(s.GetCreateTime().AsTime()).Truncate(time.Second)),
-		plural(int64(s.GetTasks().GetTotal()), "task"), spending{}.and(s.GetUsage()).text("tok"),
+		plural(int64(s.GetTasks().GetTotal()), "task"), tokenUsage{}.addUsage(s.GetUsage()).text("tok"),
 		safeLine(s.GetTitle()))
 	if s.GetCloseTime() != nil {
 		line += "  (closed)"
@@ -87,7 +87,7 @@ func (a *app) printSession(s *pb.Session) error {
 	}
 	if width, terminal := a.terminal(a.Stdout); terminal {
 		for i := range lines {
-			lines[i] = ansi.Truncate(lines[i], width, l.more)
+			lines[i] = ansi.Truncate(lines[i], width, l.ellipsis)
 		}
 	}
 	return a.print(lines...)
@@ -100,10 +100,10 @@ type treeCommand struct {
 	Depth   int32   `env:"" help:"How many levels below the top; 0 means all."`
 }
 
-// Run draws the tree as it is.
+// Run draws the current tree.
 func (t *treeCommand) Run(ctx context.Context, a *app) error {
 	return t.with(func(c *client) error {
-		session, task, err := c.both(ctx, t.Session, t.Task)
+		session, task, err := c.sessionAndTask(ctx, t.Session, t.Task)
 		if err != nil {
 			return err
 		}
@@ -114,15 +114,15 @@ func (t *treeCommand) Run(ctx context.Context, a *app) error {
 		if a.json {
 			return a.printJSON(resp)
 		}
-		f, l := forestOf(resp), a.look()
+		f, l := forestOf(resp), a.theme()
 		if t.Task == nil {
 			f.denied = int64(resp.GetSession().GetDeniedCalls())
 		}
 		width, _ := a.terminal(a.Stdout)
-		lines := f.draw(canvas{look: l, width: width, now: a.now(), frame: -1, ids: true, deciding: t.deciding(a).in(session)})
-		foot := f.summary(a.now(), l.dot)
+		lines := f.draw(canvas{theme: l, width: width, now: a.now(), frame: -1, ids: true, decisionHelp: t.decisionHelp(a).forSession(session)})
+		foot := f.summary(a.now(), l.separator)
 		if all := resp.GetSession(); t.Task == nil && t.Depth > 0 && len(f.order) < int(all.GetTasks().GetTotal()) {
-			foot = f.partOf(all, a.now(), l.dot)
+			foot = f.partialSummary(all, a.now(), l.separator)
 		}
 		return a.print(append(lines, l.dim.Render(foot))...)
 	})
@@ -136,7 +136,7 @@ type watchCommand struct {
 	Deltas    bool   `help:"With --json: show pieces of answers under way as well."`
 }
 
-// Run shows the session as it goes on.
+// Run shows the session while it continues.
 func (w *watchCommand) Run(ctx context.Context, a *app) error {
 	return w.with(func(c *client) error {
 		session, err := c.session(ctx, w.Session)
@@ -150,8 +150,8 @@ func (w *watchCommand) Run(ctx context.Context, a *app) error {
 		if end := resp.GetSession().GetLastSeq(); w.After < 0 || w.After > end {
 			return usagef("--after is %d; the last event is %d", w.After, end)
 		}
-		return a.show(ctx, follow{
-			client: c, session: session, after: w.After, untilIdle: w.UntilIdle, deltas: w.Deltas, deciding: w.deciding(a),
+		return a.show(ctx, showOptions{
+			client: c, session: session, after: w.After, untilIdle: w.UntilIdle, deltas: w.Deltas, decisionHelp: w.decisionHelp(a),
 		})
 	})
 }

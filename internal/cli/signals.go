@@ -7,18 +7,17 @@ import (
 	"syscall"
 )
 
-// Signals makes a process take signals as Main expects it. The first one that asks it to end
-// ends ctx; a second one is not caught any more, as after stop. That the terminal is gone asks
-// it to end as well, unless it was started to outlive that.
+// Signals handles signals as Main expects it. The first signal that asks the process to end, ends
+// ctx. A second one ends the process at once, as after stop. A closed terminal counts as such a
+// signal, unless the process was started to survive that.
 func Signals() (ctx context.Context, stop context.CancelFunc) {
-	// A reader of the output that goes away is an error like others: what was begun is
-	// still cleaned up. The signal is caught, as programs that are started here would
-	// inherit that it is ignored.
+	// When the reader of the output is gone, writes fail with EPIPE and the command still cleans up.
+	// SIGPIPE is caught and not ignored, because child processes would inherit that it is ignored.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	ends := []os.Signal{os.Interrupt, syscall.SIGTERM}
-	if !signal.Ignored(syscall.SIGHUP) { // as nohup has it
+	if !signal.Ignored(syscall.SIGHUP) { // as it is under nohup
 		ends = append(ends, syscall.SIGHUP)
-		// A terminal that closes says so several times: it stays caught.
+		// A terminal that closes sends several SIGHUPs, so the signal stays caught.
 		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	}
 	ctx, stop = signal.NotifyContext(context.Background(), ends...)

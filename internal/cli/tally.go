@@ -8,7 +8,7 @@ import (
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 )
 
-// tally counts tasks by what their current run does.
+// tally counts tasks by the state of their current run.
 type tally struct {
 	fresh, running, pending, waiting, done, failed, cancelled int
 }
@@ -32,7 +32,7 @@ func (t *tally) add(n *node) {
 	}
 }
 
-// addBelow counts a node and all below it.
+// addBelow counts a node and everything below it.
 func (t *tally) addBelow(n *node) {
 	t.add(n)
 	for _, c := range n.children {
@@ -44,7 +44,7 @@ func (t tally) total() int {
 	return t.fresh + t.running + t.pending + t.waiting + t.done + t.failed + t.cancelled
 }
 
-// String names what there is: "1 failed, 2 running, 9 done".
+// String lists the counts: "1 failed, 2 running, 9 done".
 func (t tally) String() string {
 	var parts []string
 	for _, p := range []struct {
@@ -61,7 +61,7 @@ func (t tally) String() string {
 	return strings.Join(parts, ", ")
 }
 
-// more says how many there are besides: "12 more done", "12 more: 2 failed, 10 done".
+// more formats the counts as an addition: "12 more done", "12 more: 2 failed, 10 done".
 func (t tally) more() string {
 	if kinds := t.String(); strings.Contains(kinds, ",") {
 		return fmt.Sprintf("%d more: %s", t.total(), kinds)
@@ -69,11 +69,11 @@ func (t tally) more() string {
 	return strings.Replace(t.String(), " ", " more ", 1)
 }
 
-// summary says in one line how the whole stands.
+// summary summarises the session on one line.
 func (f *forest) summary(now time.Time, sep string) string {
 	var all tally
 	var calls, shown int64
-	var spent spending
+	var spent tokenUsage
 	for _, n := range f.order {
 		all.add(n)
 		spent = spent.plus(n.spent)
@@ -81,10 +81,10 @@ func (f *forest) summary(now time.Time, sep string) string {
 		shown += n.denied
 	}
 	parts := []string{plural(int64(all.total()), "task"), all.String(), callsText(calls, max(shown, f.denied))}
-	return strings.Join(append(parts, f.took(spent, now)...), sep)
+	return strings.Join(append(parts, f.usageText(spent, now)...), sep)
 }
 
-// callsText counts calls of tools, and says how many of them were denied.
+// callsText counts tool calls, and how many of them were denied.
 func callsText(all, denied int64) string {
 	text := plural(all, "tool call")
 	if denied > 0 {
@@ -93,17 +93,17 @@ func callsText(all, denied int64) string {
 	return text
 }
 
-// partOf says of a session's upper levels how much of it they are, and how the whole stands.
-func (f *forest) partOf(s *pb.Session, now time.Time, sep string) string {
+// partialSummary says how much of a session its upper levels are, and summarises the session.
+func (f *forest) partialSummary(s *pb.Session, now time.Time, sep string) string {
 	parts := []string{fmt.Sprintf("%d of %s shown", len(f.order), plural(int64(s.GetTasks().GetTotal()), "task"))}
 	if f.denied > 0 {
 		parts = append(parts, deniedCalls(f.denied))
 	}
-	return strings.Join(append(parts, f.took(spending{}.and(s.GetUsage()), now)...), sep)
+	return strings.Join(append(parts, f.usageText(tokenUsage{}.addUsage(s.GetUsage()), now)...), sep)
 }
 
-// took is what the whole has taken.
-func (f *forest) took(spent spending, now time.Time) []string {
+// usageText returns the tokens, the cost and the time of the session.
+func (f *forest) usageText(spent tokenUsage, now time.Time) []string {
 	parts := []string{countText(spent.tokens) + " tokens"}
 	if cost := spent.cost(); cost != "" {
 		parts = append(parts, cost)
@@ -121,7 +121,7 @@ func plural(n int64, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// countText shortens a number: 812, 4.2k, 42k, 1.3M.
+// countText formats a number: 812, 4.2k, 42k, 1.3M.
 func countText(n int64) string {
 	const k, m = 1000, 1000_000
 	switch {
@@ -135,7 +135,7 @@ func countText(n int64) string {
 	return fmt.Sprintf("%.1fM", float64(n)/m)
 }
 
-// durationText shortens a duration: 3.2s, 42s, 3m05s, 2h03m, 4d02h.
+// durationText formats a duration: 3.2s, 42s, 3m05s, 2h03m, 4d02h.
 func durationText(d time.Duration) string {
 	d = max(0, d)
 	s := int64(d / time.Second)

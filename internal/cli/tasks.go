@@ -29,14 +29,14 @@ type spawnCommand struct {
 	ContextFile   []string `env:"" placeholder:"FILE" sep:"none" help:"A file of this machine that it is told beside the prompt; may be given several times."`
 }
 
-// told is what the sub-agent is told beside the prompt.
-func (s *spawnCommand) told(ctx context.Context, a *app) ([]string, error) {
+// contextTexts returns the context of the sub-agent.
+func (s *spawnCommand) contextTexts(ctx context.Context, a *app) ([]string, error) {
 	told := s.Context
 	for _, name := range s.ContextFile {
 		if name == "-" {
 			return nil, usagef("--context-file: standard input is for the prompt; name a file")
 		}
-		content, err := a.file(ctx, name, "--context-file "+name, textMost)
+		content, err := a.file(ctx, name, "--context-file "+name, maxText)
 		if err != nil {
 			return nil, err
 		}
@@ -51,12 +51,12 @@ func (s *spawnCommand) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	told, err := s.told(ctx, a)
+	told, err := s.contextTexts(ctx, a)
 	if err != nil {
 		return err
 	}
 	return s.with(func(c *client) error {
-		session, parent, err := c.both(ctx, s.Session, s.Parent)
+		session, parent, err := c.sessionAndTask(ctx, s.Session, s.Parent)
 		if err != nil {
 			return err
 		}
@@ -98,7 +98,7 @@ func (s *sendCommand) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	return s.with(func(c *client) error {
-		session, task, err := c.both(ctx, s.Session, s.Task)
+		session, task, err := c.sessionAndTask(ctx, s.Session, s.Task)
 		if err != nil {
 			return err
 		}
@@ -129,7 +129,7 @@ func (s *sendCommand) Run(ctx context.Context, a *app) error {
 	})
 }
 
-// mayReach keeps a person from speaking to a sub-agent by mistake.
+// mayReach keeps a person from writing to a sub-agent by mistake.
 func (s *sendCommand) mayReach(ctx context.Context, c *client, session, task string) error {
 	if task == "" || s.Steer {
 		return nil
@@ -146,16 +146,16 @@ func (s *sendCommand) mayReach(ctx context.Context, c *client, session, task str
 
 type cancelCommand struct {
 	remote
-	alsoTask
+	taskFlag
 	Session string  `arg:"" help:"The session."`
 	Task    *string `arg:"" optional:"" help:"The task; by default the root."`
 	Reason  string  `env:"" placeholder:"TEXT" help:"Why; it stands beside the result."`
 }
 
-// Run cancels a task with all that is below it.
+// Run cancels a task and everything below it.
 func (c *cancelCommand) Run(ctx context.Context, a *app) error {
 	return c.with(func(to *client) error {
-		session, task, err := c.both(ctx, to, c.Session, c.Task)
+		session, task, err := c.sessionAndTask(ctx, to, c.Session, c.Task)
 		if err != nil {
 			return err
 		}
@@ -172,19 +172,20 @@ func (c *cancelCommand) Run(ctx context.Context, a *app) error {
 
 type backgroundCommand struct {
 	remote
-	alsoTask
+	taskFlag
 	Session  string  `arg:"" help:"The session."`
 	Task     *string `arg:"" optional:"" help:"The task; with --commands by default the root."`
 	Commands bool    `env:"" help:"Let the task go on: put the commands into the background that it runs."`
 }
 
-// Run lets the parent go on that waits for a task, or a task that waits for commands.
+// Run moves a task to the background so that its parent continues, or the commands of a task so
+// that the task continues.
 func (b *backgroundCommand) Run(ctx context.Context, a *app) error {
 	if b.Task == nil && b.TaskFlag == nil && !b.Commands {
 		return usagef("say which task, or --commands")
 	}
 	return b.with(func(c *client) error {
-		session, task, err := b.both(ctx, c, b.Session, b.Task)
+		session, task, err := b.sessionAndTask(ctx, c, b.Session, b.Task)
 		if err != nil {
 			return err
 		}

@@ -18,8 +18,8 @@ type tokenCommand struct {
 	Expires *time.Duration `env:"" placeholder:"DURATION" help:"How long it counts, like 720h; by default for ever."`
 }
 
-// Run prints a new token, and then the line for the orchestrators' file of tokens.
-// Neither is kept here.
+// Run prints a new token, and then the line for the orchestrators' file of tokens. Neither is
+// stored here.
 func (t *tokenCommand) Run(_ context.Context, a *app) error {
 	who := auth.Identity{Name: t.Name, Tenant: t.Tenant, Role: auth.Role(t.Role)}
 	if who.Tenant == "" && who.Role != auth.RoleWorker {

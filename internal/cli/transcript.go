@@ -14,7 +14,7 @@ import (
 
 type transcriptCommand struct {
 	remote
-	alsoTask
+	taskFlag
 	Session string  `arg:"" help:"The session."`
 	Task    *string `arg:"" optional:"" help:"The task; by default the root."`
 	Full    bool    `env:"" help:"Show tool calls and their results in full."`
@@ -29,7 +29,7 @@ func (t *transcriptCommand) Run(ctx context.Context, a *app) error {
 		return usagef("--json and --format %s can't be used together", t.Format)
 	}
 	return t.with(func(c *client) error {
-		session, task, err := t.both(ctx, c, t.Session, t.Task)
+		session, task, err := t.sessionAndTask(ctx, c, t.Session, t.Task)
 		if err != nil {
 			return err
 		}
@@ -42,7 +42,7 @@ func (t *transcriptCommand) Run(ctx context.Context, a *app) error {
 		if err != nil {
 			return during("reading the transcript", err)
 		}
-		reader := &transcript{look: a.look(), full: t.Full}
+		reader := &transcript{theme: a.theme(), full: t.Full}
 		for {
 			resp, err := stream.Recv()
 			if errors.Is(err, io.EOF) {
@@ -66,23 +66,23 @@ func (t *transcriptCommand) Run(ctx context.Context, a *app) error {
 	})
 }
 
-// How much of a call and of its result is shown unless all is asked for.
+// How much of a call and of its result is shown without --full.
 const (
 	inputCells  = 160
 	resultLines = 8
 	resultCells = 160
 )
 
-// transcript puts messages into lines, one message after another.
+// transcript formats messages as lines, one message after another.
 type transcript struct {
-	look  look
+	theme theme
 	full  bool
-	tools map[int32]string // of the last assistant message, by block
+	tools map[int32]string // tools of the last assistant message, by block
 
-	inherited bool // the messages are another task's
+	inherited bool // the messages belong to another task
 }
 
-// message gives the lines of the next message.
+// message returns the lines of the next message.
 func (t *transcript) message(m *pb.Message) []string {
 	if m.GetRole() != pb.Role_ROLE_TOOL {
 		t.tools = map[int32]string{}
@@ -94,7 +94,7 @@ func (t *transcript) message(m *pb.Message) []string {
 			lines = append(lines, indent(safeText(strings.TrimSpace(k.Text.GetText())))...)
 		case *pb.Block_Thinking:
 			for _, line := range indent("(thinking) " + safeText(strings.TrimSpace(k.Thinking.GetText()))) {
-				lines = append(lines, t.look.dim.Render(line))
+				lines = append(lines, t.theme.dim.Render(line))
 			}
 		case *pb.Block_ToolUse:
 			t.tools[int32(i)] = k.ToolUse.GetName()
@@ -117,7 +117,7 @@ func (t *transcript) heading(m *pb.Message) string {
 		if m.GetModel() != "" {
 			more = append(more, safeLine(m.GetModel()))
 		}
-		more = append(more, spending{}.and(m.GetUsage()).text("tokens"))
+		more = append(more, tokenUsage{}.addUsage(m.GetUsage()).text("tokens"))
 		switch m.GetStopReason() {
 		case pb.StopReason_STOP_REASON_MAX_TOKENS:
 			more = append(more, "cut at the limit of its output")
@@ -137,36 +137,36 @@ func (t *transcript) heading(m *pb.Message) string {
 	if m.GetRun() > 1 && !t.inherited {
 		more = append(more, fmt.Sprintf("run %d", m.GetRun()))
 	}
-	number := t.look.dim.Render(fmt.Sprintf("%d ", m.GetOrdinal()))
+	number := t.theme.dim.Render(fmt.Sprintf("%d ", m.GetOrdinal()))
 	if len(more) == 0 {
-		return number + t.look.bold.Render(who)
+		return number + t.theme.bold.Render(who)
 	}
-	return number + t.look.bold.Render(who) + t.look.dim.Render(" ("+strings.Join(more, ", ")+")")
+	return number + t.theme.bold.Render(who) + t.theme.dim.Render(" ("+strings.Join(more, ", ")+")")
 }
 
 func (t *transcript) call(u *pb.ToolUseBlock) []string {
-	head := "  " + t.look.busy.Render(t.look.call+" "+safeLine(u.GetName()))
+	head := "  " + t.theme.busy.Render(t.theme.callArrow+" "+safeLine(u.GetName()))
 	if t.full {
 		return append([]string{head}, indent(safeText(u.GetInputJson()))...)
 	}
-	return []string{head + " " + ansi.Truncate(safeLine(u.GetInputJson()), inputCells, t.look.more)}
+	return []string{head + " " + ansi.Truncate(safeLine(u.GetInputJson()), inputCells, t.theme.ellipsis)}
 }
 
 func (t *transcript) result(r *pb.ToolResultBlock) []string {
-	head := t.look.closed + " " + safeLine(t.tools[r.GetBlock()])
-	style := t.look.good
+	head := t.theme.resultArrow + " " + safeLine(t.tools[r.GetBlock()])
+	style := t.theme.good
 	if r.GetIsError() {
-		head, style = head+" failed", t.look.bad
+		head, style = head+" failed", t.theme.bad
 	}
 	lines := indent(safeText(strings.TrimRight(r.GetText(), "\n")))
 	if !t.full {
 		hidden := len(lines) - resultLines
 		lines = lines[:min(len(lines), resultLines)]
 		for i, line := range lines {
-			lines[i] = ansi.Truncate(line, resultCells, t.look.more)
+			lines[i] = ansi.Truncate(line, resultCells, t.theme.ellipsis)
 		}
 		if hidden > 0 {
-			lines = append(lines, t.look.dim.Render(fmt.Sprintf("    %s %d more lines (--full shows them)", t.look.more, hidden)))
+			lines = append(lines, t.theme.dim.Render(fmt.Sprintf("    %s %d more lines (--full shows them)", t.theme.ellipsis, hidden)))
 		}
 	}
 	for i := range lines {
@@ -175,7 +175,7 @@ func (t *transcript) result(r *pb.ToolResultBlock) []string {
 	return append([]string{"  " + style.Render(head)}, lines...)
 }
 
-// indent gives the lines of a text, each a bit to the right.
+// indent returns the lines of a text, indented.
 func indent(text string) []string {
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {

@@ -31,7 +31,7 @@ func TestTranscript(t *testing.T) {
 	for name, full := range map[string]bool{"short": false, "full": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			reader := &transcript{look: newLook(true, false), full: full}
+			reader := &transcript{theme: newTheme(true, false), full: full}
 			var lines []string
 			for _, m := range conversation {
 				lines = append(lines, reader.message(m)...)

@@ -7,13 +7,14 @@ import (
 	"github.com/coppice-run/coppice/internal/flags"
 )
 
-// types reports whether the command line says a flag.
-func (a *app) types(name string) bool {
+// hasFlag reports whether a flag is on the command line.
+func (a *app) hasFlag(name string) bool {
 	return slices.ContainsFunc(a.typed, func(f flags.Typed) bool { return f.Name == name })
 }
 
-// typedOf is what the command line says of some flags, for another one: each word after a space.
-func (a *app) typedOf(names ...string) string {
+// typedFlags returns those of the named flags that are on the command line, for use in another
+// command line. Each word follows a space.
+func (a *app) typedFlags(names ...string) string {
 	var said strings.Builder
 	for _, flag := range a.typed {
 		if !slices.Contains(names, flag.Name) {
@@ -26,7 +27,7 @@ func (a *app) typedOf(names ...string) string {
 	return said.String()
 }
 
-// shellWord is a text as a word of a line for a shell.
+// shellWord quotes a text for a shell.
 func shellWord(text string) string {
 	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./:@%+,=-"
 	if text != "" && strings.Trim(text, plain) == "" {

@@ -8,8 +8,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// utf8Only is a connection that refuses, as a mistake of who typed it, what the contract can't
-// hold: texts that are not UTF-8. gRPC would call that an internal error.
+// utf8Only is a connection that refuses text that is not UTF-8 with a usage error. gRPC would
+// report an internal error.
 type utf8Only struct{ grpc.ClientConnInterface }
 
 // Invoke makes a call.
@@ -39,8 +39,8 @@ func (s utf8Stream) SendMsg(req any) error {
 	return s.ClientStream.SendMsg(req)
 }
 
-// isUTF8 refuses a request with a text that is not UTF-8, which is all that keeps one of this
-// contract, that has no required fields, from being encoded.
+// isUTF8 refuses a request with text that is not UTF-8. The API has no required fields, so nothing
+// else can make encoding fail.
 func isUTF8(req any) error {
 	if m, is := req.(proto.Message); is {
 		if _, err := proto.Marshal(m); errors.Is(err, proto.Error) {

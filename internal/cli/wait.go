@@ -12,33 +12,33 @@ import (
 
 type waitCommand struct {
 	remote
-	alsoTask
+	taskFlag
 	Session string         `arg:"" help:"The session."`
 	Task    *string        `arg:"" optional:"" help:"The task; by default the root."`
 	Timeout *time.Duration `env:"" placeholder:"DURATION" help:"How long to wait, like 90s; by default until it has ended."`
 }
 
-// A wait is several calls, each twice as long as the one before it, up to waitMost: what the
-// session waits for itself is seen between them.
+// A wait consists of several calls, each twice as long as the previous one, up to maxWait. Between
+// calls the approvals of the session are checked.
 const (
-	waitSoon = 2 * time.Second
-	waitMost = time.Minute
+	minWait = 2 * time.Second
+	maxWait = time.Minute
 )
 
-// longer is how long the call after one waits that has waited so long.
-func longer(was time.Duration) time.Duration { return max(waitSoon, min(2*was, waitMost)) }
+// nextWait returns the duration of the call after one of duration was.
+func nextWait(was time.Duration) time.Duration { return max(minWait, min(2*was, maxWait)) }
 
-// Run waits for a task, and shows its answer.
+// Run waits for a task, and prints its answer.
 func (w *waitCommand) Run(ctx context.Context, a *app) error {
 	if w.Timeout != nil && *w.Timeout < 0 {
 		return usagef("--timeout %s is negative", *w.Timeout)
 	}
 	return w.with(func(c *client) error {
-		session, task, err := w.both(ctx, c, w.Session, w.Task)
+		session, task, err := w.sessionAndTask(ctx, c, w.Session, w.Task)
 		if err != nil {
 			return err
 		}
-		resp, err := w.wait(ctx, c, session, task, a.asking(ctx, c, session, w.deciding(a)))
+		resp, err := w.wait(ctx, c, session, task, a.approvalReporter(ctx, c, session, w.decisionHelp(a)))
 		if err != nil {
 			return during("waiting for the task", err)
 		}
@@ -60,7 +60,7 @@ func (w *waitCommand) Run(ctx context.Context, a *app) error {
 	})
 }
 
-// printUnfinished says how far a task is, and what it has said so far.
+// printUnfinished prints the progress and the output of a task that has not ended.
 func (a *app) printUnfinished(resp *pb.WaitTaskResponse) error {
 	lines := []string{"the task has not ended: " + stateText(resp.GetTask().GetState())}
 	if progress := resp.GetOutput().GetAgent().GetProgress(); progress != "" {
@@ -74,14 +74,14 @@ func (a *app) printUnfinished(resp *pb.WaitTaskResponse) error {
 	return a.print(lines...)
 }
 
-// wait waits in pieces until the task has ended, or the time is up. The first connection has
-// to work; it goes on over later ones. goesOn is called of each piece after which the task has not
+// wait waits until the task has ended, or the time is up. The first call must succeed; later ones
+// are retried over new connections. onUnfinished is called after each call if the task has not
 // ended.
-func (w *waitCommand) wait(ctx context.Context, c *client, session, task string, goesOn func()) (*pb.WaitTaskResponse, error) {
+func (w *waitCommand) wait(ctx context.Context, c *client, session, task string, onUnfinished func()) (*pb.WaitTaskResponse, error) {
 	begun, gone := time.Now(), newOutage()
-	var last *pb.WaitTaskResponse // how the task was when that was last known
+	var last *pb.WaitTaskResponse // the last known state of the task
 	next := time.Duration(0)
-	for first := true; ; first, next = false, longer(next) {
+	for first := true; ; first, next = false, nextWait(next) {
 		piece, final := next, false
 		if w.Timeout != nil {
 			left := max(0, *w.Timeout-time.Since(begun))
@@ -92,24 +92,24 @@ func (w *waitCommand) wait(ctx context.Context, c *client, session, task string,
 			SessionId: session, TaskId: task, Timeout: durationpb.New(piece),
 		})
 		if err == nil && !resp.GetEnded() {
-			goesOn()
+			onUnfinished()
 		}
 		switch {
 		case err == nil && (resp.GetEnded() || final):
 			return resp, nil
 		case err == nil:
 			last = resp
-			gone.over()
+			gone.clear()
 			continue
-		case held(tried):
-			gone.over()
+		case wasServed(tried):
+			gone.clear()
 		}
-		rest := patience
+		rest := retryTimeout
 		if w.Timeout != nil {
 			rest = max(0, *w.Timeout-time.Since(begun))
 		}
 		switch {
-		case first || !mayGoOn(err) || gone.lasts():
+		case first || !isTemporary(err) || gone.isTooLong():
 			return nil, err
 		case rest == 0:
 			return last, nil
@@ -122,19 +122,19 @@ func (w *waitCommand) wait(ctx context.Context, c *client, session, task string,
 	}
 }
 
-// asking gives what tells of each open approval of a session, once. That they can't be listed
-// is told once as well, unless the wait itself will meet the reason.
-func (a *app) asking(ctx context.Context, c *client, session string, by deciding) func() {
+// approvalReporter returns a function that prints each open approval of a session once. If they
+// cannot be listed, it prints that once, unless the wait itself will fail for the same reason.
+func (a *app) approvalReporter(ctx context.Context, c *client, session string, by decisionHelp) func() {
 	told, refused := map[string]bool{}, false
 	return func() {
 		err := c.eachApproval(ctx, session, false, func(p *pb.Approval) error {
 			if !told[p.GetId()] {
 				told[p.GetId()] = true
-				a.warn("waiting: " + askText(p, p.GetTaskId(), p.GetId(), by.in(session)))
+				a.warn("waiting: " + askText(p, p.GetTaskId(), p.GetId(), by.forSession(session)))
 			}
 			return nil
 		})
-		if err != nil && !refused && ctx.Err() == nil && !mayGoOn(err) {
+		if err != nil && !refused && ctx.Err() == nil && !isTemporary(err) {
 			refused = true
 			a.complain("what the session asks can't be told: " + err.Error())
 		}

@@ -45,7 +45,7 @@ func TestAWaitGoesOn(t *testing.T) {
 		ended   bool
 	}{
 		"an orchestrator stops":     {[]error{nil, gone, gone, nil, gone}, 0, nil, 6, codes.OK, true},
-		"each stops while it waits": {[]error{nil, gone, gone, gone}, patience + 1, nil, 5, codes.OK, true},
+		"each stops while it waits": {[]error{nil, gone, gone, gone}, retryTimeout + 1, nil, 5, codes.OK, true},
 		"nobody is there":           {[]error{gone}, 0, nil, 1, codes.Unavailable, false},
 		"the task is deleted":       {[]error{nil, unknown}, 0, nil, 2, codes.NotFound, false},
 		"the time is up":            {[]error{nil, nil, nil, nil, nil, nil, gone}, time.Hour, &soon, 6, codes.OK, false},
@@ -103,7 +103,7 @@ func TestAWaitSaysWhatItWaitsFor(t *testing.T) {
 				var said bytes.Buffer
 				a, c := &app{Process: Process{Stderr: &said}}, &client{tasks: &waiter{answers: make([]error, 5), after: time.Hour}, approvals: &test.approvals}
 				w := &waitCommand{Timeout: test.timeout, remote: remote{Orchestrator: "b:1"}}
-				resp, err := w.wait(t.Context(), c, "s", "t", a.asking(t.Context(), c, "s", w.deciding(a)))
+				resp, err := w.wait(t.Context(), c, "s", "t", a.approvalReporter(t.Context(), c, "s", w.decisionHelp(a)))
 				if err != nil || resp.GetEnded() != (test.timeout == nil) || said.String() != test.says {
 					t.Errorf("there is %v, %v: %s", resp, err, &said)
 				}
@@ -122,7 +122,7 @@ func TestAWaitGivesUp(t *testing.T) {
 		}
 		begun := time.Now()
 		_, err := new(waitCommand).wait(t.Context(), &client{tasks: tasks}, "s", "t", func() {})
-		if took := time.Since(begun); status.Code(err) != codes.Unavailable || took < patience || took > 2*patience {
+		if took := time.Since(begun); status.Code(err) != codes.Unavailable || took < retryTimeout || took > 2*retryTimeout {
 			t.Errorf("there is %v after %s", err, took)
 		}
 	})

@@ -20,7 +20,7 @@ type listWorkersCommand struct {
 	remote
 }
 
-// Run lists the workers, and sums up what they have to do.
+// Run lists the workers, and summarises the load.
 func (w *listWorkersCommand) Run(ctx context.Context, a *app) error {
 	return w.with(func(c *client) error {
 		listed, err := c.admin.ListWorkers(ctx, &pb.ListWorkersRequest{})
@@ -50,16 +50,16 @@ func (w *listWorkersCommand) Run(ctx context.Context, a *app) error {
 	})
 }
 
-// printWorker prints one line: id, runs of slots, age, version, and what is special.
+// printWorker prints one line: id, used slots, age, version, and remarks.
 func (a *app) printWorker(w *pb.Worker, stats *pb.GetStatsResponse, width int) error {
 	id := safeLine(w.GetId())
-	line := fmt.Sprintf("%s  %9s  %7s  %s", a.look().bold.Render(id)+strings.Repeat(" ", width-ansi.StringWidth(id)),
+	line := fmt.Sprintf("%s  %9s  %7s  %s", a.theme().bold.Render(id)+strings.Repeat(" ", width-ansi.StringWidth(id)),
 		fmt.Sprint(w.GetRunning(), " of ", w.GetSlots()),
 		durationText(a.now().Sub(w.GetStartTime().AsTime()).Truncate(time.Second)), safeLine(w.GetVersion()))
 	if n := len(w.GetReplicaIds()); n > 1 {
 		line += fmt.Sprintf("  at %d orchestrators", n)
 	}
-	if ofOtherPool(w, stats) {
+	if inOtherPool(w, stats) {
 		line += "  of pool " + safeLine(w.GetPool())
 	}
 	if w.GetDraining() {
@@ -68,23 +68,23 @@ func (a *app) printWorker(w *pb.Worker, stats *pb.GetStatsResponse, width int) e
 	return a.print(line)
 }
 
-// ofOtherPool reports whether a worker takes no runs, since it is of another pool than those go
-// to. An older orchestrator does not say which.
-func ofOtherPool(w *pb.Worker, stats *pb.GetStatsResponse) bool {
+// inOtherPool reports whether a worker gets no runs because it is in another pool. An older
+// orchestrator does not report its pool.
+func inOtherPool(w *pb.Worker, stats *pb.GetStatsResponse) bool {
 	return stats.GetPool() != "" && w.GetPool() != stats.GetPool()
 }
 
-// statsText sums up what there is to do, and what to do it with.
+// statsText summarises the load and the capacity.
 func (a *app) statsText(s *pb.GetStatsResponse) string {
 	text := strings.Join([]string{
 		plural(int64(s.GetReplicas()), "orchestrator"), plural(int64(s.GetWorkers()), "worker"),
 		fmt.Sprintf("%d of %d slots in use", s.GetRunning(), s.GetSlots()), fmt.Sprintf("%d waiting", s.GetQueued()-s.GetHeld()),
-	}, a.look().dot)
+	}, a.theme().separator)
 	if oldest := s.GetOldestQueuedTime(); oldest != nil {
 		text += ", the oldest for " + durationText(a.now().Sub(oldest.AsTime()))
 	}
 	if held := s.GetHeld(); held > 0 {
-		text += a.look().dot + fmt.Sprintf("%d waiting for others to end", held)
+		text += a.theme().separator + fmt.Sprintf("%d waiting for others to end", held)
 	}
 	return text
 }
@@ -116,8 +116,7 @@ func (d *drainCommand) Run(ctx context.Context, a *app) error {
 	})
 }
 
-// workerOf finds the worker that a person means: by its id, which may be short, or by the end
-// of it.
+// workerOf finds a worker by its id, which may be short, or by the end of it.
 func workerOf(workers []*pb.Worker, name string) (string, error) {
 	var found []string
 	for _, w := range workers {
@@ -128,8 +127,8 @@ func workerOf(workers []*pb.Worker, name string) (string, error) {
 			found = append(found, w.GetId())
 		}
 	}
-	if err := isEnd("worker", name); err != nil {
+	if err := checkSuffix("worker", name); err != nil {
 		return "", err
 	}
-	return onlyOne(found, "worker", name)
+	return single(found, "worker", name)
 }

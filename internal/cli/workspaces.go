@@ -28,15 +28,15 @@ type pruneCommand struct {
 	Root   string `arg:"" help:"What the workers have as --workspaces; it is looked at here, not there."`
 }
 
-// Run goes through the directories that are named like sessions. Directories with other
-// names are shared, and never looked at.
+// Run processes the directories that are named like sessions. Directories with other names are
+// shared, and never touched.
 func (p *pruneCommand) Run(ctx context.Context, a *app) error {
 	root, err := os.OpenRoot(p.Root)
 	if err != nil {
 		return usagef("opening the directory: %w", err)
 	}
 	return errors.Join(p.with(func(c *client) error {
-		gone, known, err := p.gone(ctx, c)
+		gone, known, err := p.goneSessions(ctx, c)
 		switch {
 		case err != nil:
 			return err
@@ -44,9 +44,9 @@ func (p *pruneCommand) Run(ctx context.Context, a *app) error {
 			return usagef("the orchestrator knows the session of none of the %d directories; if it is the right one, add --force", len(gone))
 		}
 		if len(gone) == 0 {
-			a.none("workspaces of sessions that are gone")
+			a.printNone("workspaces of sessions that are gone")
 		}
-		var left []error // what can't be removed keeps no others
+		var left []error // one failure does not keep the others
 		for _, name := range gone {
 			if p.Delete {
 				if err := sandbox.RemoveAll(root, name); err != nil {
@@ -54,7 +54,7 @@ func (p *pruneCommand) Run(ctx context.Context, a *app) error {
 					continue
 				}
 			}
-			if err := p.tell(a, name); err != nil {
+			if err := p.printDir(a, name); err != nil {
 				return errors.Join(append(left, err)...)
 			}
 		}
@@ -62,9 +62,9 @@ func (p *pruneCommand) Run(ctx context.Context, a *app) error {
 	}), root.Close())
 }
 
-// gone gives the directories whose sessions there are no more, and counts the others. A session
-// is there before its directory, so it is asked for after that was seen.
-func (p *pruneCommand) gone(ctx context.Context, c *client) (gone []string, known int, err error) {
+// goneSessions returns the directories whose sessions no longer exist, and counts the others. A
+// session exists before its directory, so directories are listed before sessions are looked up.
+func (p *pruneCommand) goneSessions(ctx context.Context, c *client) (gone []string, known int, err error) {
 	entries, err := os.ReadDir(p.Root)
 	if err != nil {
 		return nil, 0, fmt.Errorf("reading the directory: %w", err)
@@ -75,7 +75,7 @@ func (p *pruneCommand) gone(ctx context.Context, c *client) (gone []string, know
 			names, ids = append(names, e.Name()), append(ids, id.String())
 		}
 	}
-	there, err := c.there(ctx, ids)
+	there, err := c.existingSessions(ctx, ids)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -87,13 +87,14 @@ func (p *pruneCommand) gone(ctx context.Context, c *client) (gone []string, know
 	return gone, len(names) - len(gone), nil
 }
 
-// findMost is how many sessions an orchestrator looks for with one call.
-const findMost = 1000
+// maxFindSessions is the maximum number of sessions in one call.
+const maxFindSessions = 1000
 
-// there says which sessions are there. A worker keeps those of all tenants.
-func (c *client) there(ctx context.Context, ids []string) (map[string]bool, error) {
+// existingSessions returns which sessions exist, of all tenants, because a worker has directories
+// of all tenants.
+func (c *client) existingSessions(ctx context.Context, ids []string) (map[string]bool, error) {
 	there := map[string]bool{}
-	for some := range slices.Chunk(ids, findMost) {
+	for some := range slices.Chunk(ids, maxFindSessions) {
 		found, err := c.admin.FindSessions(ctx, &pb.FindSessionsRequest{SessionIds: some})
 		if status.Code(err) == codes.Unimplemented {
 			return nil, errors.New("the orchestrator is of an older release and can't say which sessions other tenants have, whose directories are here too: upgrade it first")
@@ -108,8 +109,8 @@ func (c *client) there(ctx context.Context, ids []string) (map[string]bool, erro
 	return there, nil
 }
 
-// tell prints one directory.
-func (p *pruneCommand) tell(a *app, name string) error {
+// printDir prints one directory.
+func (p *pruneCommand) printDir(a *app, name string) error {
 	path := filepath.Join(p.Root, name)
 	if !a.json {
 		return a.print(safeLine(path))

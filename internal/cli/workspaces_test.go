@@ -42,7 +42,7 @@ func TestPrune(t *testing.T) {
 		code   int
 		said   string
 	}{
-		"many":             {f, findMost + 2, []int{findMost, 2}, findMost, exitOK, ""},
+		"many":             {f, maxFindSessions + 2, []int{maxFindSessions, 2}, maxFindSessions, exitOK, ""},
 		"an older release": {&pb.UnimplementedAdminServiceServer{}, 2, nil, 2, exitRefused, "the orchestrator is of an older release"},
 	} {
 		t.Run(name, func(t *testing.T) {

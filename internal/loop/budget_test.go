@@ -17,7 +17,7 @@ func TestNoCallAfterMakingWayInVain(t *testing.T) {
 	start(t, c) // uses 5 tokens
 	c.must(tree.Send{Message: []tree.Block{tree.Text{Text: "again"}}})
 	c.prepare = func(r *loop.Run) {
-		r.Short = true
+		r.BudgetShort = true
 		c.must(tree.ChangeSession{Budget: &tree.Budget{Tokens: 5}}) // stands for an answer of another run
 	}
 	c.play(t.Context())

@@ -91,7 +91,7 @@ func shells(t *testing.T, prepare func(*loop.Run), uses ...tree.ToolUse) (*core,
 	}), tool.NewBash(confined, false, nil))
 	c.prepare = func(r *loop.Run) {
 		r.Workspace, r.TakesCommands = w, true
-		r.Authority = policy.OfRoot(policy.Layer{Mode: policy.ModeBypass}, policy.Permissions{}, false)
+		r.Authority = policy.RootAuthority(policy.Layer{Mode: policy.ModeBypass}, policy.Permissions{}, false)
 		prepare(r)
 	}
 	c.must(tree.CreateSession{
@@ -129,7 +129,7 @@ func saidAll(t *testing.T, c *core, wants ...string) {
 func TestCommandsGoToTheBackground(t *testing.T) {
 	t.Parallel()
 	release := make(chan int)
-	c, dir := shells(t, func(r *loop.Run) { r.Release = release },
+	c, dir := shells(t, func(r *loop.Run) { r.ToBackground = release },
 		bash("echo $$ > pid; exec sleep 1000", "server", false),
 		bash("echo $$ > refused; exec sleep 1000", "", false))
 	begun, refused := proctest.OpenLines(t, filepath.Join(dir, "pid")), proctest.OpenLines(t, filepath.Join(dir, "refused"))
@@ -150,7 +150,7 @@ func TestCommandsGoToTheBackground(t *testing.T) {
 	}
 	stopped, stop := context.WithCancel(t.Context())
 	stop()
-	end := c.launched[0].Carry(stopped, func(string) {})
+	end := c.launched[0].Run(stopped, func(string) {})
 	if end.Reason != tree.ReasonInterrupted {
 		t.Errorf("it ended as %+v", end)
 	}
@@ -181,7 +181,7 @@ func TestCommandsInTheBackgroundAreNotOver(t *testing.T) {
 	t.Parallel()
 	seen := &observer{}
 	release := make(chan int)
-	c, dir := shells(t, func(r *loop.Run) { r.Observe, r.Release = seen, release },
+	c, dir := shells(t, func(r *loop.Run) { r.Observer, r.ToBackground = seen, release },
 		bash("exec sleep 1000", "server", true), bash("echo $$ > pid; exec sleep 1000", "moved", false))
 	begun := proctest.OpenLines(t, filepath.Join(dir, "pid"))
 	go func() {
@@ -192,7 +192,7 @@ func TestCommandsInTheBackgroundAreNotOver(t *testing.T) {
 	stopped, stop := context.WithCancel(t.Context())
 	stop()
 	for _, command := range c.launched {
-		command.Carry(stopped, func(string) {})
+		command.Run(stopped, func(string) {})
 	}
 	if len(c.launched) != 2 || !slices.Equal(seen.over, []string{"moved"}) {
 		t.Errorf("%d commands go on, and over are the calls %q", len(c.launched), seen.over)
@@ -218,7 +218,7 @@ func TestCommandsBesideAChild(t *testing.T) {
 	}
 	stopped, stop := context.WithCancel(t.Context())
 	stop()
-	c.launched[0].Carry(stopped, func(string) {})
+	c.launched[0].Run(stopped, func(string) {})
 }
 
 // TestCommandsGoOnBesideOthers: a command is a task at once, whatever the other calls of
@@ -236,7 +236,7 @@ func TestCommandsGoOnBesideOthers(t *testing.T) {
 		running, stop := context.WithCancel(t.Context())
 		var carried sync.WaitGroup
 		c.heard = func(command *tool.Command) {
-			carried.Go(func() { command.Carry(running, func(string) {}) })
+			carried.Go(func() { command.Run(running, func(string) {}) })
 		}
 		c.play(t.Context())
 		saidAll(t, c, "root/server: running", "result 2 served", "root: completed")
@@ -246,7 +246,7 @@ func TestCommandsGoOnBesideOthers(t *testing.T) {
 	t.Run("moved by a user", func(t *testing.T) {
 		t.Parallel()
 		release, heard := make(chan int), make(chan struct{})
-		c, dir := shells(t, func(r *loop.Run) { r.Release = release },
+		c, dir := shells(t, func(r *loop.Run) { r.ToBackground = release },
 			bash("echo $$ > pid; exec sleep 1000", "server", false), use("slow", map[string]any{}))
 		c.tools = append(c.tools, slow{heard})
 		c.heard = func(*tool.Command) { close(heard) }
@@ -260,7 +260,7 @@ func TestCommandsGoOnBesideOthers(t *testing.T) {
 		stopped, stop := context.WithCancel(t.Context())
 		stop()
 		for _, command := range c.launched {
-			command.Carry(stopped, func(string) {})
+			command.Run(stopped, func(string) {})
 		}
 	})
 }
@@ -305,7 +305,7 @@ func TestCommandsWithoutABackground(t *testing.T) {
 func TestCommandsFallWithTheAttempt(t *testing.T) {
 	t.Parallel()
 	release := make(chan int)
-	c, dir := shells(t, func(r *loop.Run) { r.Release = release }, bash("echo $$ > pid; exec sleep 1000", "", false))
+	c, dir := shells(t, func(r *loop.Run) { r.ToBackground = release }, bash("echo $$ > pid; exec sleep 1000", "", false))
 	const spawned = 3 // after the message and the start of the call
 	c.lose = func(i int) (bool, bool) { return i == spawned, false }
 	begun, pids := proctest.OpenLines(t, filepath.Join(dir, "pid")), make(chan string, 1)

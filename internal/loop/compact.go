@@ -13,54 +13,52 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// compactProse is what a model is asked when the older part of its conversation is
-// to be summed up.
+// compactProse is the prompt for a summary.
 //
 //go:embed compact.md
 var compactProse string
 
-// summaryHead is what a summary begins with.
+// summaryHead is the beginning of a summary message.
 const summaryHead = "What came before was summed up, since the conversation has become long. The summary:\n\n"
 
-// compact has the older part of the conversation summed up if it has become too
-// long. A provider that gives no summary does not end the run; it goes on with what it
-// has. The error is of the journal.
+// compact summarises the older part of the conversation if it has become too long. If the provider
+// gives no summary, the run continues without one. The error is the journal's.
 func (r *runner) compact(ctx context.Context) error {
-	if r.Spent != "" || transcript.EstimateTokens(r.Transcript) < r.mostTokens() {
+	if r.BudgetSpent != "" || transcript.EstimateTokens(r.Transcript) < r.compactThreshold() {
 		return nil
 	}
-	_, err := r.sumUp(ctx)
+	_, err := r.compactNow(ctx)
 	return err
 }
 
-// unsummed is added to a refusal that ends a run.
-const unsummed = "The conversation is longer than the model takes, and could not be summed up. " +
+// notCompacted is added to the error that ends a run.
+const notCompacted = "The conversation is longer than the model takes, and could not be summed up. " +
 	"An agent with a smaller compact_at sums up before it comes to that; tasks that there are keep the one they began with."
 
-// refused decides what becomes of a run without an answer. A conversation that is longer than the
-// model takes is summed up, whatever was thought to be its window, and the run goes on. With all
-// of it summed up that is no help any more, so it ends.
-func (r *runner) refused(ctx context.Context, reason tree.Reason, why error) (Outcome, error) {
+// handleModelError decides what happens after a failed model call. If the conversation is too long
+// for the model, it is summarised, whatever its window was thought to be, and the run continues.
+// If nothing is left to summarise, the run ends.
+func (r *runner) handleModelError(ctx context.Context, reason tree.Reason, why error) (Outcome, error) {
 	detail := why.Error()
 	if failed, known := errors.AsType[*model.Error](why); known && failed.Kind == model.ErrorTooLong {
-		done, err := r.sumUp(ctx)
+		done, err := r.compactNow(ctx)
 		switch {
 		case err != nil:
 			return Lost, err
 		case done:
 			return ongoing, nil
 		}
-		detail += "\n" + unsummed
+		detail += "\n" + notCompacted
 	}
-	return r.fail(ctx, reason, detail)
+	return r.endWithFailure(ctx, reason, detail)
 }
 
-// sumUp has the older part of the conversation summed up, if there is one. A summary is one
-// model call, and recorded like every other message: a crash repeats at most that call. The
-// error is of the journal.
-func (r *runner) sumUp(ctx context.Context) (done bool, _ error) {
+// compactNow summarises the older part of the conversation, if there is one. A summary takes one
+// model call and is recorded like any other message, so a crash repeats at most that call. The
+// error is the journal's.
+func (r *runner) compactNow(ctx context.Context) (done bool, _ error) {
 	older, upTo := transcript.OlderPart(r.Transcript)
-	if !r.Compacts || r.noSummary || len(older) == 0 {
+	if !r.CanCompact || r.summaryFailed || len(older) == 0 {
 		return false, nil
 	}
 	r.Journal.Report("sums up the conversation so far")
@@ -69,7 +67,7 @@ func (r *runner) sumUp(ctx context.Context) (done bool, _ error) {
 		return false, ErrLost
 	}
 	if err != nil {
-		r.noSummary = true
+		r.summaryFailed = true
 		r.Logger.WarnContext(ctx, "summing up the conversation failed", "error", err)
 		return false, nil
 	}
@@ -79,32 +77,31 @@ func (r *runner) sumUp(ctx context.Context) (done bool, _ error) {
 	}
 	summary.Ordinal, summary.UpTo = reply.Ordinal, upTo
 	r.Transcript = transcript.Visible(append(r.Transcript, *summary))
-	if b := reply.Boundary; b != nil { // replicas of the release before give none
-		r.Spent, r.Short = b.Spent, b.Short
+	if b := reply.Boundary; b != nil { // replicas of the previous release return none
+		r.BudgetSpent, r.BudgetShort = b.BudgetSpent, b.BudgetShort
 	}
 	return true, nil
 }
 
-// mostTokens is how many tokens the conversation may have. If no model is named, it is the one
-// that has answered whose window counts.
-func (r *runner) mostTokens() int64 {
+// compactThreshold is the number of tokens from which on the conversation is summarised. If the
+// run names no model, the window of the model that answered last counts.
+func (r *runner) compactThreshold() int64 {
 	if r.CompactAt > 0 {
 		return int64(r.CompactAt)
 	}
 	return int64(model.CompactAt(cmp.Or(r.ModelName, transcript.LastModel(r.Transcript))))
 }
 
-// summarise asks the model for a summary of messages. It is asked in the same
-// conversation, which a provider has cached, and with the same tools, of which it
-// has to use none. Only a whole answer without calls is one: what is not in it is lost
-// to the model.
+// summarise asks the model to summarise messages. It asks in the same conversation, which a
+// provider has cached, and with the same tools, of which the model must use none. Only a complete
+// answer without calls is accepted: what it lacks is lost to the model.
 func (r *runner) summarise(ctx context.Context, older []tree.Message) (*tree.Message, error) {
 	request := tree.Message{Role: tree.RoleUser, Blocks: []tree.Block{tree.Text{Text: compactProse}}}
-	r.sign()
+	r.keepAlive()
 	answer, err := r.Model.Generate(ctx, &model.Request{
 		Provider: r.Provider, Model: r.ModelName, System: r.System, Tools: r.specs, Messages: append(older[:len(older):len(older)], request),
 		Session: r.Session, Task: r.Task, Agent: r.Agent, Depth: r.Depth,
-	}, func(model.Delta) { r.sign() })
+	}, func(model.Delta) { r.keepAlive() })
 	if err != nil {
 		return nil, err
 	}
@@ -122,8 +119,8 @@ func (r *runner) summarise(ctx context.Context, older []tree.Message) (*tree.Mes
 		return nil, errors.New("the model's answer has no text")
 	}
 	text = summaryHead + text
-	if len(text) > r.MaxPart {
-		return nil, fmt.Errorf("the summary has %d bytes, the bound is %d", len(text), r.MaxPart)
+	if len(text) > r.MaxPartBytes {
+		return nil, fmt.Errorf("the summary has %d bytes, the bound is %d", len(text), r.MaxPartBytes)
 	}
 	return &tree.Message{
 		Role: tree.RoleUser, Blocks: []tree.Block{tree.Text{Text: text}},

@@ -256,7 +256,7 @@ func TestWhenItIsSummedUp(t *testing.T) {
 				}
 				return says("done")
 			}), reader(c.result))
-			core.prepare = func(r *loop.Run) { r.Compacts, r.ModelName = true, c.named }
+			core.prepare = func(r *loop.Run) { r.CanCompact, r.ModelName = true, c.named }
 			start(t, core)
 			if said := core.say(); !strings.Contains(said, "root: completed") || summed != c.summed {
 				t.Errorf("summed up: %t, want %t: %.500s", summed, c.summed, said)
@@ -296,7 +296,7 @@ func TestARefusalForLengthIsAnOccasionToSumUp(t *testing.T) {
 				}
 				return worker(req)
 			}))
-			c.prepare = func(r *loop.Run) { r.Compacts = test.compacts }
+			c.prepare = func(r *loop.Run) { r.CanCompact = test.compacts }
 			start(t, c)
 			said := c.say()
 			for _, want := range test.want {

@@ -186,21 +186,21 @@ func (c *core) attempt(ctx context.Context, r tree.Ready) {
 	claimed := c.now
 	run := &loop.Run{
 		Session: task.Session, Task: task.ID, Agent: task.Agent, Depth: task.Depth,
-		Transcript: c.conversation(task.ID), Compacts: c.compactAt > 0, CompactAt: c.compactAt, Iterations: task.Iterations,
-		MaxIterations: task.MaxIterations, MaxPart: 1 << 20, Authority: task.Authority, Source: task.Source,
-		Model: c.model, TakesLeft: true, Spent: granted.Spent, Logger: slog.New(slog.DiscardHandler), Now: func() time.Time { return claimed },
+		Transcript: c.conversation(task.ID), CanCompact: c.compactAt > 0, CompactAt: c.compactAt, Iterations: task.Iterations,
+		MaxIterations: task.MaxIterations, MaxPartBytes: 1 << 20, Authority: task.Authority, Source: task.Source,
+		Model: c.model, TakesLeftovers: true, BudgetSpent: granted.Spent, Logger: slog.New(slog.DiscardHandler), Now: func() time.Time { return claimed },
 		Tools:   append(c.tools, tool.NewTask([]tool.Spawnable{{Name: "scout", WhenToUse: "looking"}})),
 		Journal: &journal{core: c, from: tree.From{Task: task.ID, Token: token, Attach: task.Attach}, seen: task.NextOrdinal - 1},
 	}
 	for _, call := range c.view.Changes().Calls {
 		if call.Task == task.ID && call.State != tree.CallClosed {
-			run.Open = append(run.Open, *call)
+			run.OpenCalls = append(run.OpenCalls, *call)
 		}
 	}
-	slices.SortFunc(run.Open, func(a, b tree.Call) int { return a.Ref.Block - b.Ref.Block })
+	slices.SortFunc(run.OpenCalls, func(a, b tree.Call) int { return a.Ref.Block - b.Ref.Block })
 	c.prepare(run)
 	if task.Depth > 0 {
-		run.Hooks, run.HooksDue, run.WentOn = c.hooks, !task.StartHooked && task.Iterations == 0, task.StopHooked
+		run.Hooks, run.StartHooksDue, run.HookContinuations = c.hooks, !task.StartHooked && task.Iterations == 0, task.StopHooked
 	}
 	outcome, err := run.Do(ctx)
 	if err != nil {
@@ -262,7 +262,7 @@ func (j *journal) request(make func(tree.From) tree.Command) loop.Pending {
 		out := loop.Reply{Ordinal: a.Ordinal, Approved: a.Approved}
 		if a.Boundary > 0 {
 			out.Boundary = j.boundary(a.Boundary)
-			out.Boundary.Spent, out.Boundary.Short, out.Boundary.Source = a.Spent, a.Short, a.Source
+			out.Boundary.BudgetSpent, out.Boundary.BudgetShort, out.Boundary.Source = a.Spent, a.Short, a.Source
 		}
 		return reply{Reply: out}
 	case tree.ParkedRun:
@@ -356,7 +356,7 @@ func (j *journal) Park() loop.Pending {
 
 func (j *journal) End(e loop.Ending) loop.Pending {
 	return j.request(func(f tree.From) tree.Command {
-		return tree.End{From: f, Answer: e.Answer, Reason: e.Reason, Detail: e.Detail, Left: e.Left}
+		return tree.End{From: f, Answer: e.Answer, Reason: e.Reason, Detail: e.Detail, Left: e.Leftovers}
 	})
 }
 

@@ -9,10 +9,10 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// Journal is where a run is recorded. Requests are recorded in the order in
-// which they are made, and making one never waits for the answer to another; a
-// request whose answer is not success makes all later ones fail with [ErrLost].
-// Deltas and reports have no answer. All methods may be called at once.
+// Journal records a run. Requests are recorded in the order in which they are made, and making a
+// request never waits for the answer to another one. If the answer to a request is not success,
+// all later requests fail with [ErrLost]. Deltas and reports have no answer. All methods are safe
+// for concurrent use.
 type Journal interface {
 	// Append records an assistant message and opens its calls.
 	Append(m *tree.Message) Pending
@@ -20,43 +20,42 @@ type Journal interface {
 	StartCall(block int) Pending
 	// CloseCall records the result of a call.
 	CloseCall(r tree.ToolResult) Pending
-	// DenyCall is CloseCall of a call that the permissions deny, with what it is about and why.
+	// DenyCall records that the permissions deny a call, with its argument and the reason.
 	DenyCall(r tree.ToolResult, argument, why string) Pending
-	// Spawn records the children that calls ask for. Waiting for the answer hands the
-	// commands among them to whoever carries them on; the others have to be dropped.
+	// Spawn records the children that calls ask for. Waiting for the answer hands the commands
+	// among them to the journal, which runs them; the others have to be dropped.
 	Spawn(children []Child) Pending
 	// Await leaves a call open until a task has output.
 	Await(block int, task tree.TaskID, timeout time.Duration) Pending
-	// Stop ends a task, and closes the call with what it was.
+	// Stop ends a task, and closes the call with the task's outcome.
 	Stop(block int, task tree.TaskID) Pending
-	// Ask asks whether a call may run. If the answer does not say that it is approved,
-	// the call waits, or is closed with a denial.
+	// Ask asks whether a call may run. If the answer is not approved, the call waits or is closed
+	// with a denial.
 	Ask(block int, argument string, rules []string) Pending
 	// Compact records a summary of all messages up to an ordinal.
 	Compact(upTo int, summary *tree.Message) Pending
-	// Park gives the run back until its open calls are closed.
+	// Park releases the run until its open calls are closed.
 	Park() Pending
-	// End ends the run with an answer, or without one and a reason.
+	// End ends the run with an answer, or with a reason.
 	End(e Ending) Pending
-	// StartHooks records what the hooks on the start of the run have come to.
+	// StartHooks records the results of the start hooks.
 	StartHooks(ran []tree.HookRun) Pending
-	// StopHooks ends the run with an answer, unless the hooks on its stop object.
+	// StopHooks ends the run with an answer, unless a stop hook objects.
 	StopHooks(answer *tree.Message, ran []tree.HookRun, left string) Pending
-	// Report says what the run is doing.
+	// Report reports what the run does. An empty activity reports only that it continues.
 	Report(activity string)
-	// Delta shows a piece of the answer under way.
+	// Delta shows a piece of the answer in progress.
 	Delta(d model.Delta)
 }
 
-// Pending is a request under way.
+// Pending is a request in progress.
 type Pending interface {
-	// Wait gives the answer. The error is [ErrLost] if the attempt is over.
+	// Wait returns the answer. The error is [ErrLost] if the attempt is over.
 	Wait(ctx context.Context) (Reply, error)
 }
 
 // Reply is the answer to a request. At most one of Boundary, Parked, Approved and Ended is set.
 type Reply struct {
-	// Ordinal is the place of an appended message.
 	Ordinal int
 	// Boundary is set when no call is open any more.
 	Boundary *Boundary
@@ -65,24 +64,25 @@ type Reply struct {
 	Ended    bool
 }
 
-// Boundary is how the transcript grew while the worker did not look.
+// Boundary is what was added to the transcript since the last message that the worker has.
 type Boundary struct {
-	// Results are those of calls that this attempt did not close itself.
+	// Results are the results of calls that this attempt did not close itself.
 	Results []tree.ToolResult
 	// ID and Ordinal are those of the tool message; zero if there is none.
 	ID      tree.MessageID
 	Ordinal int
-	// News came after it: user messages, then ends of background children.
+	// News follows the tool message: first user messages, then ends of background children.
 	News []tree.Message
-	// Source is who outside the run is on behalf of; empty: nobody, or nobody new.
+	// Source is the outside party that the run acts for; empty: none, or the same as before.
 	Source string
-	// Spent says how the session's budget is spent; empty if it is not.
-	Spent string
-	// Short says that the budget has nothing left for a call beside those under way.
-	Short bool
+	// BudgetSpent says why the session's budget is spent; empty: it is not.
+	BudgetSpent string
+	// BudgetShort means that the budget has nothing left for a call in addition to those in
+	// progress.
+	BudgetShort bool
 }
 
-// Child is the child that a call asks for.
+// Child is a child that a call asks for.
 type Child struct {
 	Block       int
 	Agent       string
@@ -97,15 +97,15 @@ type Child struct {
 	MaxIterations int
 	Timeout       time.Duration
 	Join          tree.Join
-	JoinFor       time.Duration
+	JoinTimeout   time.Duration
 
-	Command *tool.Command // the child is a command; of the above only Block and Description count
+	Command *tool.Command // the child is a command; then of the fields above only Block and Description count
 }
 
 // Ending is how a run ends.
 type Ending struct {
-	Answer *tree.Message // nil: it failed
-	Reason tree.Reason
-	Detail string // ends with what is left, if that is anything
-	Left   string // what the run leaves behind; an answer that ends it gets that as its last line
+	Answer    *tree.Message // nil: it failed
+	Reason    tree.Reason
+	Detail    string // includes the leftovers, if there are any
+	Leftovers string // appended to an answer that ends the run
 }

@@ -8,26 +8,26 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// turnTo takes in that the run is on behalf of somebody outside from now on.
-func (r *runner) turnTo(source string) {
+// setSource notes that the run acts for an outside party from now on.
+func (r *runner) setSource(source string) {
 	if source != "" && r.Source == "" {
 		r.Source = source
 		r.specs = nil
-		r.handOverTools()
+		r.enableTools()
 	}
 }
 
-// question is a call that asks before it runs.
+// question is a call that needs an approval.
 type question struct {
 	call    tree.Call
 	pending Pending
 }
 
-// judge says what becomes of a call. It gives a result if the call is refused, and
-// asks if it has to be asked about; then it may not run yet.
+// judge decides on a call and reports whether it may run now. It closes a call that is denied, and
+// asks for an approval where one is needed.
 func (w *batch) judge(c tree.Call, use tree.ToolUse) (run bool) {
-	if w.internal[use.Name] {
-		w.close(c.Ref.Block, refusedAs(tree.ErrInternalTool, "the run is on behalf of "+w.Source))
+	if w.internalTools[use.Name] {
+		w.closeCall(c.Ref.Block, refusalResult(tree.ErrInternalTool, "the run is on behalf of "+w.Source))
 		return false
 	}
 	t := w.tools[use.Name]
@@ -37,7 +37,7 @@ func (w *batch) judge(c tree.Call, use tree.ToolUse) (run bool) {
 	verdict, argument := tool.Judge(w.layers, t, tool.Call{Input: use.Input, Workspace: w.Workspace})
 	switch verdict.Decision {
 	case policy.Deny:
-		w.deny(c.Ref.Block, argument, verdict.Why)
+		w.denyCall(c.Ref.Block, argument, verdict.Why)
 		return false
 	case policy.Ask:
 		w.questions = append(w.questions, question{c, w.Journal.Ask(c.Ref.Block, w.clean(argument), w.cleanAll(verdict.Rules))})
@@ -46,7 +46,7 @@ func (w *batch) judge(c tree.Call, use tree.ToolUse) (run bool) {
 	return true
 }
 
-func refusedAs(err *tree.Error, why string) tool.Done {
+func refusalResult(err *tree.Error, why string) tool.Done {
 	return tool.Done{IsError: true, Text: err.With("%s", why).Error()}
 }
 
@@ -58,9 +58,9 @@ func (r *runner) cleanAll(texts []string) []string {
 	return out
 }
 
-// answers gives the calls that were asked about and may run already. The others
-// wait, or are closed with a denial.
-func (w *batch) answers(ctx context.Context) ([]tree.Call, error) {
+// waitApprovals returns the calls that were approved at once. The others wait, or are closed with
+// a denial.
+func (w *batch) waitApprovals(ctx context.Context) ([]tree.Call, error) {
 	var approved []tree.Call
 	for _, q := range w.questions {
 		reply, err := q.pending.Wait(ctx)

@@ -152,7 +152,7 @@ func TestRedirectsAreJudged(t *testing.T) {
 		heard = last.Blocks[0].(tree.ToolResult).Text
 		return says("done")
 	}), []tool.Tool{tool.NewWebFetch(here)})
-	run.Authority = policy.OfRoot(policy.Layer{Allow: parsed[:1], Deny: parsed[1:]}, policy.Permissions{}, false)
+	run.Authority = policy.RootAuthority(policy.Layer{Allow: parsed[:1], Deny: parsed[1:]}, policy.Permissions{}, false)
 	if outcome, err := run.Do(t.Context()); err != nil || outcome != loop.Ended {
 		t.Errorf("%v, %v", outcome, err)
 	}
@@ -171,9 +171,9 @@ func TestHiddenToolsAreNotOffered(t *testing.T) {
 	}{
 		"all":          {"", "", "bash edit glob grep kill_task ls read task task_output write"},
 		"from outside": {"", "mcp", "bash edit glob grep ls read write"},
-		"plan":         {policy.OfRoot(policy.Layer{Mode: policy.ModePlan}, policy.Permissions{}, false), "", "glob grep kill_task ls read task task_output"},
+		"plan":         {policy.RootAuthority(policy.Layer{Mode: policy.ModePlan}, policy.Permissions{}, false), "", "glob grep kill_task ls read task task_output"},
 		"in the background": {
-			policy.Below(policy.Permissions{Background: []string{"read", "bash"}}.Pin(), true, ""), "", "bash read",
+			policy.ChildAuthority(policy.Permissions{Background: []string{"read", "bash"}}.Pin(), true, ""), "", "bash read",
 		},
 	} {
 		offered := ""
@@ -250,7 +250,7 @@ func aRun(t *testing.T, m model.Model, tools []tool.Tool) *loop.Run {
 	claimed := c.must(tree.Claim{Task: root, Token: token, Worker: "w"}).(*tree.Claimed).Task
 	return &loop.Run{
 		Session: claimed.Session, Task: root, Agent: "root", Transcript: c.transcript(root), MaxIterations: 10,
-		MaxPart: 1 << 20, Model: m, Tools: tools, Logger: slog.New(slog.DiscardHandler), Now: time.Now,
+		MaxPartBytes: 1 << 20, Model: m, Tools: tools, Logger: slog.New(slog.DiscardHandler), Now: time.Now,
 		Journal: &journal{core: c, from: tree.From{Task: root, Token: token, Attach: claimed.Attach}, seen: claimed.NextOrdinal - 1},
 	}
 }

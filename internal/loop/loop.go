@@ -1,11 +1,11 @@
-// Package loop is the turn machine. A run is a loop over durable boundaries:
-// model call, assistant message, tool calls, tool results, model call. It ends
-// when the model answers without calling a tool.
+// Package loop is the agent loop. A run goes from boundary to boundary: model call, assistant
+// message, tool calls, tool results, model call. It ends when the model answers without calling a
+// tool.
 //
-// There is one path: take the transcript, look at the open calls, go on. A fresh
-// run, a wake, a resume and a redelivery after a crash differ only in what the
-// transcript holds. The loop knows no tool by name and neither database nor
-// network: it records what happens in a [Journal].
+// There is only one code path: take the transcript, look at the open calls, continue. A new run, a
+// wake, a resume and a redelivery after a crash differ only in what the transcript contains. The
+// loop knows no tool by name, and neither database nor network: it records everything in a
+// [Journal].
 package loop
 
 import (
@@ -24,22 +24,22 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// ErrLost says that the attempt is over: the run is somebody else's by now, and
-// nothing more will be recorded of this one.
+// ErrLost means that the attempt is over: the run may belong to another worker now, and nothing
+// more is recorded of this attempt.
 var ErrLost = errors.New("the attempt is lost")
 
-// Outcome is how an attempt came to its end.
+// Outcome is how an attempt ended.
 type Outcome uint8
 
 // The outcomes of an attempt.
 const (
-	ongoing Outcome = iota // it is not over
-	Lost                   // the run goes on elsewhere, or the context ended
-	Parked                 // the run waits and holds no worker
+	ongoing Outcome = iota // the attempt is not over
+	Lost                   // the run continues elsewhere, or the context ended
+	Parked                 // the run waits, without a worker
 	Ended                  // the run has its result
 )
 
-// Run is a run as it was claimed, and all that is needed to go on with it.
+// Run is a claimed run, with everything that is needed to continue it.
 type Run struct {
 	Session tree.SessionID
 	Task    tree.TaskID
@@ -47,74 +47,73 @@ type Run struct {
 	Depth   int
 
 	System     string
-	Reminder   string // given to the model with each call, and to nobody else
+	Reminder   string // added to each model call, and not recorded
 	Provider   string
 	ModelName  string
 	Transcript []tree.Message
-	Open       []tree.Call // the calls of the last assistant message without a result
+	OpenCalls  []tree.Call // calls of the last assistant message that have no result
 
 	Authority policy.Authority // what the run may do
-	Source    string           // who outside it is on behalf of; empty: nobody
+	Source    string           // outside party that the run acts for; empty: none
 
 	Iterations    int // model calls made so far
 	MaxIterations int
-	Spent         string // how the session's budget is spent: no model is called then; empty: it is not
-	Short         bool   // the budget has nothing left for a call beside those of other runs
-	MaxPart       int    // bytes of one message part
+	BudgetSpent   string // why the session's budget is spent; no model is called then; empty: it is not spent
+	BudgetShort   bool   // the budget has nothing left for a call in addition to those of other runs
+	MaxPartBytes  int    // of one message part
 	NoBackground  bool
-	TakesCommands bool       // commands can be children, and tasks can be ended
-	Release       <-chan int // ordinals of messages whose commands are to go on in the background; nil: none
-	Compacts      bool       // the older part of its conversation can be summed up
-	CompactAt     int        // tokens of the conversation at which it is; 0: that depends on its model
+	TakesCommands bool       // commands can become children, and tasks can be stopped
+	ToBackground  <-chan int // ordinals of messages whose commands go to the background; nil: none
+	CanCompact    bool       // the older part of the conversation can be summarised
+	CompactAt     int        // tokens of the conversation at which it is summarised; 0: depends on the model
 
-	Model     model.Model
-	Tools     []tool.Tool
-	Deferred  []tool.Tool // handed over once the model has found them
-	Workspace *tool.Workspace
-	Journal   Journal
-	Secrets   *redact.Redactor // that must not be recorded; nil: none are known
-	Hooks     Hooks            // nil: none
-	HooksDue  bool             // those on the start have to be run
-	// Leaves says what the run leaves behind where it has worked, for whoever reads its
+	Model         model.Model
+	Tools         []tool.Tool
+	DeferredTools []tool.Tool // available once the model has found them
+	Workspace     *tool.Workspace
+	Journal       Journal
+	Secrets       *redact.Redactor // never recorded; nil: none are known
+	Hooks         Hooks            // nil: none
+	StartHooksDue bool             // the start hooks have not run yet
+	// Leftovers describes what the run leaves behind in its workspace, for the reader of its
 	// result; nil: nothing.
-	Leaves    func(ctx context.Context) string
-	TakesLeft bool // that can be said apart from an answer, which may not end the run
-	WentOn    int  // how often those on the stop have made the run go on
-	Logger    *slog.Logger
-	Now       func() time.Time
-	Observe   Observer // nil: nobody does
+	Leftovers         func(ctx context.Context) string
+	TakesLeftovers    bool // the journal takes leftovers separately from an answer, which may not end the run
+	HookContinuations int  // how often stop hooks have made the run continue
+	Logger            *slog.Logger
+	Now               func() time.Time
+	Observer          Observer // nil: none
 }
 
-// Observer is told of calls of tools that the worker carries out, each by a name that
-// no other has; done is called when one is over, or goes on in the background since a user
-// wants that. It is not called of one that begins there: who makes a task of it tells of the
-// call.
+// Observer is notified of the tool calls that the worker executes. Each call has a unique name.
+// done is called when the call is over, or when a user moves it to the background. A call that
+// starts in the background is not observed here; it is observed where its task runs.
 type Observer interface {
 	Tool(ctx context.Context, call string, use tree.ToolUse) (_ context.Context, done func(text string, failed bool))
 }
 
-// runner is a Run being carried forward.
+// runner executes a Run.
 type runner struct {
 	*Run
-	layers   policy.Layers // of its authority
-	tools    map[string]tool.Tool
-	specs    []model.ToolSpec
-	internal map[string]bool // tools that the run may not know
-	reported time.Time       // when it last said what it is doing
-	signed   time.Time       // when it last said anything of that kind
+	layers        policy.Layers // of the run's authority
+	tools         map[string]tool.Tool
+	specs         []model.ToolSpec
+	internalTools map[string]bool // tools that the run may not know of
+	lastReport    time.Time       // when the run last reported its activity
+	lastKeepAlive time.Time       // when the run last reported anything
 
-	noSummary bool // the model gave none when it was asked
+	summaryFailed bool // the model did not give a summary when asked
 }
 
-// Do carries the run forward until it ends, parks or is lost. The error says
-// why it was lost, if that is not what the journal or the context said.
+// Do executes the run until it ends, parks or is lost. The error says why it was lost, unless the
+// journal or the context was the reason.
 func (r *Run) Do(ctx context.Context) (Outcome, error) {
 	now := r.Now()
-	run := &runner{Run: r, layers: r.Authority.Open(), reported: now, signed: now}
-	run.handOverTools()
+	run := &runner{Run: r, layers: r.Authority.Open(), lastReport: now, lastKeepAlive: now}
+	run.enableTools()
 	outcome, err := run.loop(ctx)
 	if errors.Is(err, ErrLost) || ctx.Err() != nil {
-		return Lost, nil //nolint:nilerr // being lost is an outcome, told to nobody as an error
+		return Lost, nil //nolint:nilerr // being lost is an outcome, not an error
 	}
 	if err != nil {
 		outcome = Lost
@@ -123,41 +122,41 @@ func (r *Run) Do(ctx context.Context) (Outcome, error) {
 }
 
 func (r *runner) loop(ctx context.Context) (Outcome, error) {
-	if len(r.Open) > 0 {
+	if len(r.OpenCalls) > 0 {
 		asked := transcript.Unanswered(r.Transcript)
 		if asked == nil {
 			return Lost, errors.New("calls are open, but the transcript does not end with the message that opened them")
 		}
-		if out, err := r.work(ctx, asked, r.Open, nil); out != ongoing || err != nil {
+		if out, err := r.runCalls(ctx, asked, r.OpenCalls, nil); out != ongoing || err != nil {
 			return out, err
 		}
 	}
-	if err := r.start(ctx); err != nil {
+	if err := r.runStartHooks(ctx); err != nil {
 		return Lost, err
 	}
 	for {
-		if r.Spent != "" {
-			return r.fail(ctx, tree.ReasonBudgetExhausted, r.Spent)
+		if r.BudgetSpent != "" {
+			return r.endWithFailure(ctx, tree.ReasonBudgetExhausted, r.BudgetSpent)
 		}
 		if r.Iterations >= r.MaxIterations {
-			return r.fail(ctx, tree.ReasonMaxIterations,
+			return r.endWithFailure(ctx, tree.ReasonMaxIterations,
 				fmt.Sprintf("stopped after %d model calls; resume the task to let it go on", r.Iterations))
 		}
-		if out, err := r.makeWay(ctx); out != ongoing || err != nil {
+		if out, err := r.parkIfBudgetShort(ctx); out != ongoing || err != nil {
 			return out, err
 		}
 		if err := r.compact(ctx); err != nil {
 			return Lost, err
 		}
-		if r.Spent != "" || r.Short {
-			continue // since others have used it, or the summary has
+		if r.BudgetSpent != "" || r.BudgetShort {
+			continue // other runs or the summary have used the budget
 		}
-		answer, reason, err := r.ask(ctx)
+		answer, reason, err := r.callModel(ctx)
 		if ctx.Err() != nil {
 			return Lost, nil //nolint:nilerr // the model failed because the attempt was lost
 		}
 		if err != nil {
-			if out, err := r.refused(ctx, reason, err); out != ongoing || err != nil {
+			if out, err := r.handleModelError(ctx, reason, err); out != ongoing || err != nil {
 				return out, err
 			}
 			continue
@@ -165,9 +164,9 @@ func (r *runner) loop(ctx context.Context) (Outcome, error) {
 		r.Iterations++
 		var out Outcome
 		if calls := transcript.Calls(answer); len(calls) > 0 {
-			out, err = r.work(ctx, answer, calls, r.Journal.Append(answer))
+			out, err = r.runCalls(ctx, answer, calls, r.Journal.Append(answer))
 		} else {
-			out, err = r.end(ctx, answer)
+			out, err = r.endWithAnswer(ctx, answer)
 		}
 		if out != ongoing || err != nil {
 			return out, err
@@ -175,17 +174,17 @@ func (r *runner) loop(ctx context.Context) (Outcome, error) {
 	}
 }
 
-// ask calls the model. The reason says how the run fails if there is an error.
-func (r *runner) ask(ctx context.Context) (*tree.Message, tree.Reason, error) {
-	r.handOverTools()
-	r.sign()
+// callModel calls the model. If it returns an error, the reason is the run's failure reason.
+func (r *runner) callModel(ctx context.Context) (*tree.Message, tree.Reason, error) {
+	r.enableTools()
+	r.keepAlive()
 	preview := &preview{journal: r.Journal, stream: r.Secrets.Stream()}
 	answer, err := r.Model.Generate(ctx, &model.Request{
 		Provider: r.Provider, Model: r.ModelName, System: r.System, Tools: r.specs, Messages: r.Transcript,
 		Reminder: r.reminder(),
 		Session:  r.Session, Task: r.Task, Agent: r.Agent, Depth: r.Depth,
 	}, func(d model.Delta) {
-		r.sign()
+		r.keepAlive()
 		preview.show(d)
 	})
 	if err != nil {
@@ -201,32 +200,32 @@ func (r *runner) ask(ctx context.Context) (*tree.Message, tree.Reason, error) {
 	}
 	for i, b := range answer.Blocks {
 		b = r.cleanBlock(b)
-		if size := partSize(b); size > r.MaxPart {
+		if size := partSize(b); size > r.MaxPartBytes {
 			return nil, tree.ReasonProviderError,
-				fmt.Errorf("block %d of the model's answer has %d bytes, the bound is %d", i, size, r.MaxPart)
+				fmt.Errorf("block %d of the model's answer has %d bytes, the bound is %d", i, size, r.MaxPartBytes)
 		}
 		m.Blocks = append(m.Blocks, b)
 	}
 	return m, tree.ReasonUnspecified, nil
 }
 
-// lastCall is what a model reads before the last of the calls that a run may make of it: with
-// an answer the run completes, where one more call of a tool would let it fail with nothing said.
-const lastCall = "This is the last time that you are asked in this run: nobody would read the results of tools " +
+// lastCallReminder is added to the last model call that a run may make. With an answer the run
+// completes; another tool call would let it fail without an answer.
+const lastCallReminder = "This is the last time that you are asked in this run: nobody would read the results of tools " +
 	"that you call now. Call none. Answer with what you have, and say what is left undone."
 
-// reminder is what the model is reminded of with the next call. What a run may do with one
-// call in all, it is not told.
+// reminder returns the reminder for the next model call. A run that may make only one call does
+// not get lastCallReminder.
 func (r *runner) reminder() string {
 	if r.Iterations == 0 || r.Iterations < r.MaxIterations-1 {
 		return r.Reminder
 	}
-	return strings.TrimPrefix(r.Reminder+"\n\n"+lastCall, "\n\n")
+	return strings.TrimPrefix(r.Reminder+"\n\n"+lastCallReminder, "\n\n")
 }
 
-// lacks says of an answer why it is not what was asked for: who reads it as a result does not
-// see why the model stopped. Empty: nothing is known to be wrong with it.
-func lacks(answer *tree.Message) string {
+// answerDefect describes why an answer is not what was asked for, because the reader of a result
+// does not see why the model stopped. It returns "" if no defect is known.
+func answerDefect(answer *tree.Message) string {
 	switch {
 	case answer.Stop == tree.StopMaxTokens:
 		return "[The answer was cut at the limit of its length.]"
@@ -238,11 +237,11 @@ func lacks(answer *tree.Message) string {
 	return ""
 }
 
-// end records the model's answer as the end of the run, which goes on if there is news
-// that it has to take in first.
-func (r *runner) end(ctx context.Context, answer *tree.Message) (Outcome, error) {
-	answer.Tell(lacks(answer), r.MaxPart)
-	reply, err := r.stop(ctx, answer)
+// endWithAnswer records the model's answer as the end of the run. The run continues if there is
+// news that it has to read first.
+func (r *runner) endWithAnswer(ctx context.Context, answer *tree.Message) (Outcome, error) {
+	answer.Tell(answerDefect(answer), r.MaxPartBytes)
+	reply, err := r.endWithHooks(ctx, answer)
 	switch {
 	case err != nil:
 		return Lost, err
@@ -253,23 +252,23 @@ func (r *runner) end(ctx context.Context, answer *tree.Message) (Outcome, error)
 	}
 	answer.Ordinal = reply.Ordinal
 	r.Transcript = append(r.Transcript, *answer)
-	return ongoing, r.goOn(reply.Boundary)
+	return ongoing, r.applyBoundary(reply.Boundary)
 }
 
-// goOn takes in the boundary from which the run goes on.
-func (r *runner) goOn(b *Boundary) error {
+// applyBoundary applies the boundary from which the run continues.
+func (r *runner) applyBoundary(b *Boundary) error {
 	if b == nil {
 		return errors.New("the run was answered with nothing to go on with")
 	}
 	r.Transcript = append(r.Transcript, b.News...)
-	r.turnTo(b.Source)
-	r.Spent, r.Short = b.Spent, b.Short
+	r.setSource(b.Source)
+	r.BudgetSpent, r.BudgetShort = b.BudgetSpent, b.BudgetShort
 	return nil
 }
 
-// makeWay gives the run back if the budget has nothing left for a call of it just now.
-func (r *runner) makeWay(ctx context.Context) (Outcome, error) {
-	if !r.Short {
+// parkIfBudgetShort parks the run if the budget has nothing left for a model call now.
+func (r *runner) parkIfBudgetShort(ctx context.Context) (Outcome, error) {
+	if !r.BudgetShort {
 		return ongoing, nil
 	}
 	reply, err := r.Journal.Park().Wait(ctx)
@@ -279,15 +278,15 @@ func (r *runner) makeWay(ctx context.Context) (Outcome, error) {
 	case reply.Parked:
 		return Parked, nil
 	}
-	return ongoing, r.goOn(reply.Boundary)
+	return ongoing, r.applyBoundary(reply.Boundary)
 }
 
-func (r *runner) fail(ctx context.Context, reason tree.Reason, detail string) (Outcome, error) {
-	left := r.leaves(ctx)
+func (r *runner) endWithFailure(ctx context.Context, reason tree.Reason, detail string) (Outcome, error) {
+	left := r.leftovers(ctx)
 	if left != "" {
 		detail += "\n" + left
 	}
-	if _, err := r.Journal.End(Ending{Reason: reason, Detail: r.clean(detail), Left: left}).Wait(ctx); err != nil {
+	if _, err := r.Journal.End(Ending{Reason: reason, Detail: r.clean(detail), Leftovers: left}).Wait(ctx); err != nil {
 		return Lost, err
 	}
 	return Ended, nil

@@ -5,8 +5,8 @@ import (
 	"github.com/coppice-run/coppice/internal/redact"
 )
 
-// preview shows an answer under way. What may be the beginning of a secret is held
-// back until more is known, or the answer is there.
+// preview shows an answer in progress. Text that may be the beginning of a secret is held back
+// until more is known, or until the answer is complete.
 type preview struct {
 	journal  Journal
 	stream   *redact.Stream
@@ -29,7 +29,7 @@ func (p *preview) show(d model.Delta) {
 	p.send(p.stream.Write(d.Text))
 }
 
-// flush shows what was held back. An answer that failed keeps it back.
+// flush shows what was held back. It is not called for an answer that failed.
 func (p *preview) flush() { p.send(p.stream.Flush()) }
 
 func (p *preview) send(text string) {

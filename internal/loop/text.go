@@ -8,28 +8,28 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// clean makes text fit to be recorded: what the run remembers is what is stored. It
-// comes before text is cut, since a piece of a secret is not recognised.
-func (r *Run) clean(text string) string { return r.Secrets.String(valid(text)) }
+// clean makes text fit to be recorded: the run continues with exactly what is stored. Text has to
+// be cleaned before it is cut, because a part of a secret is not recognised.
+func (r *Run) clean(text string) string { return r.Secrets.String(validText(text)) }
 
 func (r *Run) cleanBlock(b tree.Block) tree.Block {
-	return transcript.Clean(validText(b), r.Secrets)
+	return transcript.Clean(validBlock(b), r.Secrets)
 }
 
-// valid makes text fit to be stored and sent: UTF-8 without NUL.
-func valid(text string) string {
+// validText makes text fit to be stored and sent: UTF-8 without NUL.
+func validText(text string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(text, "�"), "\x00", "�")
 }
 
-func validText(b tree.Block) tree.Block {
+func validBlock(b tree.Block) tree.Block {
 	switch b := b.(type) {
 	case tree.Text:
-		return tree.Text{Text: valid(b.Text)}
+		return tree.Text{Text: validText(b.Text)}
 	case tree.Thinking:
-		return tree.Thinking{Text: valid(b.Text), Signature: valid(b.Signature)}
+		return tree.Thinking{Text: validText(b.Text), Signature: validText(b.Signature)}
 	case tree.ToolUse:
-		b.Input = json.RawMessage(valid(string(b.Input)))
-		b.Name, b.ProviderID = valid(b.Name), valid(b.ProviderID)
+		b.Input = json.RawMessage(validText(string(b.Input)))
+		b.Name, b.ProviderID = validText(b.Name), validText(b.ProviderID)
 		return b
 	}
 	return b

@@ -92,7 +92,7 @@ func (t remote) Call(ctx context.Context, call tool.Call) tool.Outcome {
 		return tool.Done{Text: t.server.text(err), IsError: true}
 	}
 	text := cleaned(t.server.scrubber.scrub(textOf(result)))
-	return tool.Done{Text: call.Workspace.Fitted(t.Spec().Name, text), IsError: result.IsError}
+	return tool.Done{Text: call.Workspace.FitResult(t.Spec().Name, text), IsError: result.IsError}
 }
 
 // call calls a tool. A call that has certainly not reached the server is repeated if the server

@@ -124,7 +124,7 @@ func (s *Servers) Run(ctx context.Context) {
 }
 
 // Tools returns the currently available tools of the allowed servers, and what is missing. may
-// decides about entries as in [policy.Names]. Shortly after the start, Tools waits a short time
+// decides about entries as in [policy.EntryMatches]. Shortly after the start, Tools waits a short time
 // for servers that are still connecting.
 func (s *Servers) Tools(ctx context.Context, may func(entry string) bool) (tools []tool.Tool, missing []tool.Missing) {
 	for _, one := range s.servers {

@@ -80,7 +80,7 @@ func (s *server) dir() (string, error) {
 	}
 	like, err := os.Stat(s.Dir)
 	if err == nil {
-		err = tool.GiveDir(made, like)
+		err = tool.ChownLike(made, like)
 	}
 	if err != nil {
 		return "", errors.Join(fmt.Errorf("making a directory for the process: %w", err), os.Remove(made))

@@ -75,7 +75,7 @@ func TestTrust(t *testing.T) {
 			t.Errorf("%s: effect %d, %+v", name, found.Effect(), got)
 		}
 	}
-	tools, missing := k.Tools(context.Background(), func(entry string) bool { return policy.Meet(entry, "mcp__t") })
+	tools, missing := k.Tools(context.Background(), func(entry string) bool { return policy.EntriesOverlap(entry, "mcp__t") })
 	if len(tools) != 2 || missing != nil {
 		t.Errorf("of the tools that are allowed there are %d, missing %v", len(tools), missing)
 	}

@@ -10,28 +10,29 @@ import (
 	"golang.org/x/net/idna"
 )
 
-// delimiters mean something else in a URL than their escapes do.
+// delimiters are the characters whose escaped form has another meaning in a URL.
 const delimiters = "%:/?#[]@!$&'()*+,;="
 
-// wholeAddress reports whether the pattern is over a URL in its plain form. It does not
-// matter which of them has a character escaped, but for delimiters.
-func (g glob) wholeAddress(address string) bool {
-	return g.unescaped(delimiters).matchAny(address, delimiters)
+// matchesURL reports whether the pattern matches a normalised URL. Escaped and unescaped
+// characters are equal, except for delimiters.
+func (g glob) matchesURL(address string) bool {
+	return g.unescaped(delimiters).matchAnyHost(address, delimiters)
 }
 
-// partlyAddress reports whether the pattern is over a URL in its plain form, or would be
-// over it for a server that tells no escape from what it stands for.
-func (g glob) partlyAddress(address string) bool {
-	return g.match(address, false) || g.wholeAddress(address) || g.unescaped("").matchAny(address, "")
+// mayMatchURL reports whether the pattern matches a normalised URL, or would match it for a server
+// that treats escaped delimiters like unescaped ones.
+func (g glob) mayMatchURL(address string) bool {
+	return g.match(address, false) || g.matchesURL(address) || g.unescaped("").matchAnyHost(address, "")
 }
 
-// matchAny holds the pattern against a URL without escapes, but for those that are kept,
-// with its host in ASCII and in Unicode.
-func (g glob) matchAny(address, kept string) bool {
-	return slices.ContainsFunc(withHosts(address), func(a string) bool { return g.match(unescape(a, kept), false) })
+// matchAnyHost matches the pattern against a URL without escapes (except of the characters in
+// kept), with its host in ASCII and in Unicode.
+func (g glob) matchAnyHost(address, kept string) bool {
+	return slices.ContainsFunc(hostForms(address), func(a string) bool { return g.match(unescape(a, kept), false) })
 }
 
-// unescaped gives the pattern with what escapes in it stand for, but for those that are kept.
+// unescaped replaces escapes in the pattern by the characters that they stand for, except for
+// those in kept.
 func (g glob) unescaped(kept string) glob {
 	var out glob
 	for len(g) > 0 {
@@ -55,8 +56,8 @@ func (g glob) unescaped(kept string) glob {
 	return out
 }
 
-// withHosts gives a URL in its plain form, and with its host in Unicode if that is another one.
-func withHosts(address string) []string {
+// hostForms returns a normalised URL, and also its form with the host in Unicode if that differs.
+func hostForms(address string) []string {
 	scheme, rest, _ := strings.Cut(address, "://")
 	host := rest
 	if end := strings.IndexAny(rest, ":/?"); end >= 0 {
@@ -68,8 +69,8 @@ func withHosts(address string) []string {
 	return []string{address}
 }
 
-// unescape writes what escapes stand for in their place. Those of the characters that are
-// kept and of what is no UTF-8 stay, in one way of writing.
+// unescape replaces escapes by the characters that they stand for. Escapes of characters in kept,
+// and of invalid UTF-8, stay, in upper case.
 func unescape(text, kept string) string {
 	var out strings.Builder
 	for text != "" {

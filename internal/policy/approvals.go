@@ -5,19 +5,19 @@ import (
 	"fmt"
 )
 
-// Approvals says what becomes of what a sub-agent has to ask about.
+// Approvals decides what happens to the questions of a sub-agent.
 type Approvals uint8
 
-// What can become of it.
+// What happens to the questions of a sub-agent.
 const (
-	ApprovalsUnspecified Approvals = iota // that is left to somebody else
-	ApprovalsDeny                         // it is denied
-	ApprovalsEscalate                     // it is taken to the approvals of the session
+	ApprovalsUnspecified Approvals = iota // decided elsewhere
+	ApprovalsDeny                         // questions are denied
+	ApprovalsEscalate                     // questions become approvals of the session
 )
 
 var approvalNames = [...]string{"", "deny", "escalate"}
 
-// ParseApprovals reads the name.
+// ParseApprovals parses the name.
 func ParseApprovals(s string) (Approvals, error) {
 	for a := ApprovalsDeny; a <= ApprovalsEscalate; a++ {
 		if approvalNames[a] == s {
@@ -27,13 +27,13 @@ func ParseApprovals(s string) (Approvals, error) {
 	return ApprovalsUnspecified, fmt.Errorf("expected deny or escalate, got %q", s)
 }
 
-// String gives the name; that of ApprovalsUnspecified is empty.
+// String returns the name; that of ApprovalsUnspecified is empty.
 func (a Approvals) String() string { return approvalNames[a] }
 
-// MarshalJSON says whether it is escalated, which is all that releases before knew of.
+// MarshalJSON encodes whether questions are escalated, which is all that earlier releases know.
 func (a Approvals) MarshalJSON() ([]byte, error) { return json.Marshal(a == ApprovalsEscalate) }
 
-// UnmarshalJSON reads that.
+// UnmarshalJSON is the inverse of MarshalJSON.
 func (a *Approvals) UnmarshalJSON(text []byte) error {
 	var escalate bool
 	if err := json.Unmarshal(text, &escalate); err != nil {

@@ -11,11 +11,11 @@ import (
 // Asker is what asks about a call: a rule, or the mode.
 type Asker struct {
 	Rule string   // empty: the mode
-	For  []string // of the mode: what the call is about as well, beside the argument that is shown, such as where a link leads
+	For  []string // of the mode: further names of the argument, such as the target of a link
 }
 
-// Askers gives what asks about a call of a tool, of which an argument is shown. The mode has named
-// the very call, under each name that it has; it is given once.
+// Askers returns what asks about a call of a tool. argument is the argument that is shown. The
+// mode names the call once under each name of its argument; Askers returns the mode once.
 func Askers(tool, argument string, rules []string) []Asker {
 	var all []Asker
 	mode := -1
@@ -29,14 +29,14 @@ func Askers(tool, argument string, rules []string) []Asker {
 			mode = len(all)
 			all = append(all, Asker{})
 		}
-		if !isName(name, argument) && !slices.Contains(all[mode].For, name) {
+		if !namesArgument(name, argument) && !slices.Contains(all[mode].For, name) {
 			all[mode].For = append(all[mode].For, name)
 		}
 	}
 	return all
 }
 
-// Text names it for a reader, who is shown texts so.
+// Text describes the asker. show formats texts for the reader.
 func (a Asker) Text(shown func(string) string) string {
 	if a.Rule != "" {
 		return shown(a.Rule)
@@ -51,13 +51,13 @@ func (a Asker) Text(shown func(string) string) string {
 	return "the mode (for " + strings.Join(all, ", ") + ")"
 }
 
-// isName reports whether what stands in the name of a call is its argument. Of a long one that is
-// its beginning: the argument that is shown may be cut, or have secrets taken out, and then has
-// another digest.
-func isName(name, argument string) bool {
+// namesArgument reports whether the argument in a call name is the argument that is shown. For a
+// long argument only the beginning is compared: the shown argument may be cut or redacted, and
+// then has another digest.
+func namesArgument(name, argument string) bool {
 	if name == argument {
 		return true
 	}
 	at := len(name) - len(digestMark) - hex.EncodedLen(sha256.Size)
-	return at > maxExact-utf8.UTFMax && strings.HasPrefix(name[at:], digestMark) && strings.HasPrefix(argument, name[:at])
+	return at > maxCallName-utf8.UTFMax && strings.HasPrefix(name[at:], digestMark) && strings.HasPrefix(argument, name[:at])
 }

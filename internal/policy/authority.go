@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// Layer is what one definition or one session says. The zero layer has no opinion.
+// Layer is what one definition or one session says about calls. The zero Layer has no opinion.
 type Layer struct {
 	Mode  Mode   `json:"mode,omitempty"`
 	Allow []Rule `json:"allow,omitempty"`
 	Ask   []Rule `json:"ask,omitempty"`
 	Deny  []Rule `json:"deny,omitempty"`
-	// Tools are entries for the only tools there are; nil means all.
+	// Tools are entries for the only available tools; nil means all.
 	Tools []string `json:"tools,omitempty"`
 }
 
@@ -22,16 +22,15 @@ func (l Layer) Empty() bool {
 	return l.Mode == ModeUnspecified && len(l.Allow)+len(l.Ask)+len(l.Deny)+len(l.Tools) == 0
 }
 
-// decide gives the layer's decision and what it rests on; having no opinion is to
-// allow.
+// decide returns the layer's decision and the reason for it. A layer without an opinion allows.
 func (l Layer) decide(c Call) (_ Decision, by string) {
-	if l.without(c.Tool) {
+	if l.excludes(c.Tool) {
 		return Deny, "the tool is not among those of a run in the background"
 	}
-	if r, ok := first(l.Deny, c, Rule.partly); ok {
+	if r, ok := firstMatch(l.Deny, c, Rule.matchesPart); ok {
 		return Deny, "the rule " + r.text + " denies it"
 	}
-	if r, ok := first(l.Ask, c, Rule.partly); ok {
+	if r, ok := firstMatch(l.Ask, c, Rule.matchesPart); ok {
 		return Ask, r.text
 	}
 	if l.allows(c) {
@@ -42,29 +41,29 @@ func (l Layer) decide(c Call) (_ Decision, by string) {
 	case Deny:
 		by = "the mode " + l.Mode.String() + " denies what does more than read"
 	case Ask:
-		by = exact(c)
+		by = callName(c)
 	}
 	return decision, by
 }
 
-// allows reports whether rules allow a call: of a command line that joins plain
-// commands, each of them.
+// allows reports whether rules allow a call. Of a command line that joins plain commands, rules
+// have to allow each command.
 func (l Layer) allows(c Call) bool {
-	if _, ok := first(l.Allow, c, Rule.wholly); ok || c.Kind != KindCommand {
+	if _, ok := firstMatch(l.Allow, c, Rule.matchesWhole); ok || c.Kind != KindCommand {
 		return ok
 	}
 	joined := commands(c.Argument)
 	for _, command := range joined {
 		part := c
 		part.Argument = command
-		if _, ok := first(l.Allow, part, Rule.wholly); !ok {
+		if _, ok := firstMatch(l.Allow, part, Rule.matchesWhole); !ok {
 			return false
 		}
 	}
 	return len(joined) > 0
 }
 
-func first(rules []Rule, c Call, matches func(Rule, Call) bool) (Rule, bool) {
+func firstMatch(rules []Rule, c Call, matches func(Rule, Call) bool) (Rule, bool) {
 	i := slices.IndexFunc(rules, func(r Rule) bool { return matches(r, c) })
 	if i < 0 {
 		return Rule{}, false
@@ -72,16 +71,16 @@ func first(rules []Rule, c Call, matches func(Rule, Call) bool) (Rule, bool) {
 	return rules[i], true
 }
 
-// without reports whether the tool is not among those of the layer.
-func (l Layer) without(tool string) bool {
-	return l.Tools != nil && !slices.ContainsFunc(l.Tools, func(entry string) bool { return Names(entry, tool) })
+// excludes reports whether the tool is not among those of the layer.
+func (l Layer) excludes(tool string) bool {
+	return l.Tools != nil && !slices.ContainsFunc(l.Tools, func(entry string) bool { return EntryMatches(entry, tool) })
 }
 
 // hides reports whether the layer denies every call of a tool.
 func (l Layer) hides(tool string, access Access) bool {
 	named := func(r Rule) bool { return r.tool.match(tool, false) }
 	switch {
-	case l.without(tool):
+	case l.excludes(tool):
 		return true
 	case slices.ContainsFunc(l.Deny, func(r Rule) bool { return r.covers(tool) }):
 		return true
@@ -91,20 +90,20 @@ func (l Layer) hides(tool string, access Access) bool {
 	return l.Mode.decide(access) == Deny
 }
 
-// Permissions are what an agent's definition says of its runs.
+// Permissions are what an agent's definition says about its runs.
 type Permissions struct {
 	Layer
-	// Background are the only tools of a run in the background; nil means that
-	// such a run has all that any other has.
+	// Background are the only tools of a run in the background; nil means that such a run has the
+	// same tools as any other.
 	Background []string `json:"background,omitempty"`
-	// Approvals is what becomes of what a sub-agent has to ask about.
+	// Approvals decides what happens to the questions of a sub-agent.
 	Approvals Approvals `json:"escalate,omitzero"`
 }
 
-// Pinned is the text of permissions, as a task keeps them. Empty is none.
+// Pinned is the text of permissions, as a task stores it. An empty text means none.
 type Pinned string
 
-// Pin gives the text.
+// Pin encodes the permissions.
 func (p Permissions) Pin() Pinned {
 	if p.Empty() && p.Background == nil && p.Approvals == ApprovalsUnspecified {
 		return ""
@@ -112,88 +111,89 @@ func (p Permissions) Pin() Pinned {
 	return Pinned(encode(p))
 }
 
-// Open reads the text. What can't be read denies everything.
+// Open decodes the text. A text that cannot be decoded denies everything.
 func (p Pinned) Open() Permissions {
 	var out Permissions
 	if p != "" && json.Unmarshal([]byte(p), &out) != nil {
-		return Permissions{Layer: nothing()}
+		return Permissions{Layer: denyAll()}
 	}
 	return out
 }
 
-// PinLayer gives the text of a layer.
+// PinLayer encodes a layer.
 func PinLayer(l Layer) Pinned { return Permissions{Layer: l}.Pin() }
 
-// Authority is a list of layers in its text form; a task keeps it for its run. The
-// empty one is a layer of mode default.
+// Authority is a list of layers in its text form; a task stores it for its run. The empty
+// Authority is a single layer with mode default.
 type Authority string
 
 // Verdict is an authority's decision on a call.
 type Verdict struct {
 	Decision Decision
-	// Rules are what asked: rules, or the very call where a mode asked. Whoever
-	// holds them all granted need not ask again.
+	// Rules are what asked: rules, or the name of the call where a mode asked. If all of them have
+	// been granted, the call need not ask again.
 	Rules []string
-	// Why says what denied.
+	// Why says what denied the call.
 	Why string
 }
 
-// OfRoot gives the authority of a root, whose session may say something of its
-// own. If neither names a mode, it is default.
-func OfRoot(session Layer, own Permissions, background bool) Authority {
-	layers := add(nil, session, own.Layer)
+// RootAuthority returns the authority of a root, from its session's layer and its own permissions.
+// If neither names a mode, the mode is default.
+func RootAuthority(session Layer, own Permissions, background bool) Authority {
+	layers := addLayers(nil, session, own.Layer)
 	if session.Mode == ModeUnspecified && own.Mode == ModeUnspecified {
 		if len(layers) == 0 {
 			layers = []Layer{{}}
 		}
 		layers[0].Mode = ModeDefault
 	}
-	return written(background, own, layers)
+	return encodeLayers(background, own, layers)
 }
 
-// Below gives the authority of a task below a parent, and below others if it runs for one of
-// them: its own layer, and all of theirs.
-func Below(own Pinned, background bool, parent Authority, others ...Authority) Authority {
-	c := child{own, background, parent}
+// ChildAuthority returns the authority of a task below a parent: its own layer and all of the
+// parent's. If the task also runs for others, their layers are included.
+func ChildAuthority(own Pinned, background bool, parent Authority, others ...Authority) Authority {
+	c := childKey{own, background, parent}
 	if len(others) > 0 {
-		return c.below(others)
+		return c.authority(others)
 	}
-	return lastBelow.of(c, func(c child) Authority { return c.below(nil) })
+	return childCache.get(c, func(c childKey) Authority { return c.authority(nil) })
 }
 
-// child is what the authority of a task depends on that is below its parent alone.
-type child struct {
+// childKey is everything that the authority of a task with only a parent depends on.
+type childKey struct {
 	own        Pinned
 	background bool
 	parent     Authority
 }
 
-func (c child) below(others []Authority) Authority {
+func (c childKey) authority(others []Authority) Authority {
 	own := c.own.Open()
-	layers := add(add(nil, own.Layer), c.parent.Open()...)
+	layers := addLayers(addLayers(nil, own.Layer), c.parent.Open()...)
 	for _, a := range others {
-		layers = add(layers, a.Open()...)
+		layers = addLayers(layers, a.Open()...)
 	}
-	return written(c.background, own, layers)
+	return encodeLayers(c.background, own, layers)
 }
 
-// written gives the text of layers, with that of a run in the background if it is one.
-func written(background bool, own Permissions, layers []Layer) Authority {
+// encodeLayers encodes layers. For a run in the background it adds a layer with the tools that
+// such a run may use.
+func encodeLayers(background bool, own Permissions, layers []Layer) Authority {
 	if background && own.Background != nil {
-		layers = add(layers, Layer{Tools: own.Background})
+		layers = addLayers(layers, Layer{Tools: own.Background})
 	}
 	text := Authority(encode(layers))
-	if text == byDefault {
+	if text == defaultAuthority {
 		return ""
 	}
 	return text
 }
 
-const byDefault = `[{"mode":"default"}]`
+const defaultAuthority = `[{"mode":"default"}]`
 
-// add adds layers that say something and are not among them yet: the strictest
-// of a list does not depend on how often a layer is in it.
-func add(layers []Layer, more ...Layer) []Layer {
+// addLayers adds layers that have an opinion and are not in the list yet. Repeating a layer would
+// not change the strictest decision.
+func addLayers(layers []Layer, more ...Layer) []Layer {
 	for _, l := range more {
 		text := encode(l)
 		same := func(other Layer) bool { return encode(other) == text }
@@ -204,27 +204,27 @@ func add(layers []Layer, more ...Layer) []Layer {
 	return layers
 }
 
-// Layers is an authority that was read. It never changes.
+// Layers is a decoded authority. It is immutable.
 type Layers []Layer
 
-// Open reads the text. What can't be read denies everything.
-func (a Authority) Open() Layers { return lastOpened.of(a, Authority.read) }
+// Open decodes the text. A text that cannot be decoded denies everything.
+func (a Authority) Open() Layers { return openedCache.get(a, Authority.decode) }
 
-func (a Authority) read() Layers {
-	if a == "" || a == byDefault {
+func (a Authority) decode() Layers {
+	if a == "" || a == defaultAuthority {
 		return Layers{{Mode: ModeDefault}}
 	}
 	var layers Layers
 	if json.Unmarshal([]byte(a), &layers) != nil || len(layers) == 0 {
-		return Layers{nothing()}
+		return Layers{denyAll()}
 	}
 	return layers
 }
 
-// nothing denies everything.
-func nothing() Layer { return Layer{Tools: []string{""}} }
+// denyAll returns a layer that denies everything.
+func denyAll() Layer { return Layer{Tools: []string{""}} }
 
-// Judge decides on a call. Whoever has many decides with the layers.
+// Judge decides on a call. To decide on many calls, use Open once and then [Layers.Judge].
 func (a Authority) Judge(c Call) Verdict { return a.Open().Judge(c) }
 
 // Judge decides on a call.
@@ -242,18 +242,17 @@ func (ls Layers) Judge(c Call) Verdict {
 	return v
 }
 
-// Hides reports whether every call of a tool is denied, so that a model need not
-// hear of it.
+// Hides reports whether every call of a tool is denied, so that a model need not know the tool.
 func (ls Layers) Hides(tool string, access Access) bool {
 	return slices.ContainsFunc(ls, func(l Layer) bool { return l.hides(tool, access) })
 }
 
-// Granted reports whether all that asked has been granted.
+// Granted reports whether everything that asked has been granted.
 func (v Verdict) Granted(grants []string) bool {
 	return v.Decision == Ask && !slices.ContainsFunc(v.Rules, func(r string) bool { return !slices.Contains(grants, r) })
 }
 
-// String shows the layers, strictest rules first, for a person.
+// String formats the layer for people, strictest rules first.
 func (l Layer) String() string {
 	var out []string
 	if l.Mode != ModeUnspecified {
@@ -270,7 +269,7 @@ func (l Layer) String() string {
 	return strings.Join(out, ", ")
 }
 
-// encode gives the JSON of values of this package, which always have one.
+// encode encodes a value of this package, which cannot fail.
 func encode(v any) string {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -279,8 +278,8 @@ func encode(v any) string {
 	return string(text)
 }
 
-// Within reports whether an authority has all layers of another one, so that it
-// can never decide less strictly.
+// Within reports whether an authority contains all layers of another one, so that it is never less
+// strict.
 func (a Authority) Within(other Authority) bool {
 	held := a.Open()
 	for _, l := range other.Open() {

@@ -8,13 +8,13 @@ import (
 	"unicode/utf8"
 )
 
-// commands cuts a command line into the plain commands that it joins with ;, &&, ||
-// and |. What is quoted does not count, as far as a shell leaves it alone. It gives
-// nothing for a line with more in it: a substitution, a redirection, a group, a job
-// in the background, a second line. In doubt there is more in it.
+// commands splits a command line into the plain commands that it joins with ;, &&, || and |.
+// Operators inside quotes do not count, as far as a shell ignores them there. It returns nil for a
+// line that contains anything else, such as a substitution, a redirection, a group, a background
+// job or a second line. In doubt it returns nil.
 func commands(line string) []string {
-	line = strings.Trim(line, " \t\n") // a line break that ends it begins no other
-	if strings.ContainsFunc(line, control) {
+	line = strings.Trim(line, " \t\n") // a trailing line break does not begin another line
+	if strings.ContainsFunc(line, isControl) {
 		return nil
 	}
 	var found []string
@@ -37,9 +37,9 @@ func commands(line string) []string {
 			}
 		case c == '\'' || c == '"':
 			quote = c
-		case joins(line[i:]) > 0:
+		case joinerLen(line[i:]) > 0:
 			found = append(found, line[from:i])
-			from = i + joins(line[i:])
+			from = i + joinerLen(line[i:])
 			i = from - 1
 		case strings.IndexByte(operators, c) >= 0:
 			return nil
@@ -54,9 +54,9 @@ func commands(line string) []string {
 	return found
 }
 
-// joins gives the length of the operator between two commands that a text begins
-// with; 0 if it begins with none.
-func joins(text string) int {
+// joinerLen returns the length of the operator between two commands at the beginning of a text; 0
+// if there is none.
+func joinerLen(text string) int {
 	switch {
 	case strings.HasPrefix(text, "&&"), strings.HasPrefix(text, "||"):
 		return 2
@@ -66,31 +66,32 @@ func joins(text string) int {
 	return 0
 }
 
-// control reports whether a character ends a line or hides what comes after it.
-func control(r rune) bool { return unicode.IsControl(r) && r != '\t' }
+// isControl reports whether a character ends a line or hides what follows it.
+func isControl(r rune) bool { return unicode.IsControl(r) && r != '\t' }
 
-// operators are what a shell acts on outside of quotes.
+// operators are the characters that a shell acts on outside of quotes.
 const operators = ";&|<>(){}\n"
 
-// argued has a word stand before what a shell puts an argument in the place of, and
-// writes out the blanks that are written otherwise.
-var argued = strings.NewReplacer("${IFS}", " ", "$IFS", " ", "$", " …$", "`", " …`", "{", " …{", "<", " …<")
+// argumentMarks inserts a placeholder word where a shell substitutes an argument, and replaces
+// alternative spellings of a blank.
+var argumentMarks = strings.NewReplacer("${IFS}", " ", "$IFS", " ", "$", " …$", "`", " …`", "{", " …{", "<", " …<")
 
-// parts gives a command line, and what may be commands in it: it is cut at every
-// operator, quoted or not, and each piece is also shown plain, and without what belongs to
-// a redirection that cuts it. A rule that denies is held against all of them. That catches what is written plainly; a shell has further
-// ways to say the same. Of a long line there are many: they are made one after another.
-func parts(line string) iter.Seq[shown] {
+// candidates yields a command line and all parts of it that may be commands. The line is cut at
+// every operator, quoted or not. Each piece is also yielded in plain form, and without the parts
+// of a redirection. A rule that denies is matched against all of them. This catches commands that
+// are written plainly; a shell has further ways to write the same. A long line has many
+// candidates, so they are generated one at a time.
+func candidates(line string) iter.Seq[candidate] {
 	lists := strings.ContainsRune(line, '{')
-	return func(yield func(shown) bool) {
-		if !yield(shown{text: strings.TrimSpace(line)}) {
+	return func(yield func(candidate) bool) {
+		if !yield(candidate{text: strings.TrimSpace(line)}) {
 			return
 		}
-		for piece := range pieces(argued.Replace(line)) {
-			if !yield(shown{text: strings.TrimSpace(piece)}) || !plain(piece, yield) {
+		for piece := range pieces(argumentMarks.Replace(line)) {
+			if !yield(candidate{text: strings.TrimSpace(piece)}) || !yieldPlain(piece, yield) {
 				return
 			}
-			if lists && !plain(strings.ReplaceAll(piece, ",", " "), yield) {
+			if lists && !yieldPlain(strings.ReplaceAll(piece, ",", " "), yield) {
 				return
 			}
 		}
@@ -101,7 +102,7 @@ func parts(line string) iter.Seq[shown] {
 func pieces(text string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for text != "" {
-			end := strings.IndexFunc(text, ends)
+			end := strings.IndexFunc(text, endsCommand)
 			if end < 0 {
 				yield(text)
 				return
@@ -110,7 +111,7 @@ func pieces(text string) iter.Seq[string] {
 			if piece != "" && !yield(piece) {
 				return
 			}
-			if bare := undirected(piece, text[end:]); bare != piece && bare != "" && !yield(bare) {
+			if bare := withoutRedirection(piece, text[end:]); bare != piece && bare != "" && !yield(bare) {
 				return
 			}
 			_, size := utf8.DecodeRuneInString(text[end:])
@@ -119,10 +120,9 @@ func pieces(text string) iter.Seq[string] {
 	}
 }
 
-// undirected gives a piece of a command line without what belongs to the redirection
-// that may come after it: the number of what is redirected, and the word that stands
-// for an argument.
-func undirected(piece, rest string) string {
+// withoutRedirection removes from a piece what belongs to the redirection that follows it: the
+// file descriptor, and the placeholder word.
+func withoutRedirection(piece, rest string) string {
 	if rest[0] != '>' && rest[0] != '<' || strings.HasPrefix(rest, "<(") {
 		return piece
 	}
@@ -136,90 +136,90 @@ func undirected(piece, rest string) string {
 	return piece
 }
 
-// ends reports whether a command may end at a character.
-func ends(r rune) bool {
-	return r == '$' || r == '`' || strings.ContainsRune(operators, r) || control(r)
+// endsCommand reports whether a command may end at a character.
+func endsCommand(r rune) bool {
+	return r == '$' || r == '`' || strings.ContainsRune(operators, r) || isControl(r)
 }
 
-// shown is a text that may be a command. If it has heads, it is words with a blank between
-// them, and each of the first so many words may begin the command, with the directory of
-// its program or without.
-type shown struct {
+// candidate is a text that may be a command. If heads is not 0, the text is words separated by one
+// blank, and each of the first heads words may begin the command, with or without the directory of
+// its program.
+type candidate struct {
 	text  string
 	heads int
 }
 
-// unquoted leaves out what quotes.
-var unquoted = strings.NewReplacer(`"`, "", `'`, "", `\`, "")
+// quoteRemover removes quote characters.
+var quoteRemover = strings.NewReplacer(`"`, "", `'`, "", `\`, "")
 
-// plain shows what a piece of a command line is without quotes, without what comes
-// before the command (assignments, programs that run another one), and without the
-// directory of its program. It reports whether more is wanted.
-func plain(piece string, yield func(shown) bool) bool {
-	piece = unquoted.Replace(piece)
+// yieldPlain yields a piece of a command line without quotes, without what precedes the command
+// (assignments, and programs that run another program), and without the directory of its program.
+// It reports whether the caller wants more.
+func yieldPlain(piece string, yield func(candidate) bool) bool {
+	piece = quoteRemover.Replace(piece)
 	words := strings.Fields(piece)
-	return yield(shown{text: strings.TrimSpace(piece)}) &&
-		(len(words) == 0 || yield(shown{strings.Join(words, " "), heads(words)}))
+	return yield(candidate{text: strings.TrimSpace(piece)}) &&
+		(len(words) == 0 || yield(candidate{strings.Join(words, " "), heads(words)}))
 }
 
-// heads counts the words that may begin a command.
+// heads returns how many words may begin a command.
 func heads(words []string) int {
 	carried := false
 	for i, word := range words {
-		carried = carried || carriers[path.Base(word)]
-		if !carried && !assigns(word) {
+		carried = carried || wrappers[path.Base(word)]
+		if !carried && !isAssignment(word) {
 			return i + 1
 		}
 	}
 	return len(words)
 }
 
-// matcher holds a glob against one text after another.
-type matcher struct{ ways, named ways }
+// matcher matches a glob against one text after another.
+type matcher struct{ state, programName matchState }
 
-func newMatcher(g glob) *matcher { return &matcher{newWays(g, false), newWays(g, false)} }
+func newMatcher(g glob) *matcher { return &matcher{newMatchState(g, false), newMatchState(g, false)} }
 
-// match reports whether the glob is over a text from one of its beginnings on. It goes
-// through the text once, however many these are.
-func (m *matcher) match(s shown) bool {
-	m.ways.none()
+// match reports whether the glob matches the text from any of its possible beginnings. It reads
+// the text only once, however many beginnings there are.
+func (m *matcher) match(s candidate) bool {
+	m.state.reset()
 	if s.heads == 0 {
-		m.ways.begin()
+		m.state.start()
 	}
 	text := s.text
 	for range s.heads {
 		word, rest, more := strings.Cut(text, " ")
-		m.head(word)
+		m.startAt(word)
 		if more {
-			m.ways.follow(" ")
+			m.state.advance(" ")
 		}
 		text = rest
 	}
-	m.ways.follow(text)
-	return m.ways.end()
+	m.state.advance(text)
+	return m.state.accepts()
 }
 
-// head goes on with a word that may begin a command.
-func (m *matcher) head(word string) {
-	m.ways.begin()
+// startAt processes a word that may begin a command.
+func (m *matcher) startAt(word string) {
+	m.state.start()
 	name := path.Base(word)
 	from := strings.LastIndex(word, name)
-	m.ways.follow(word[:from])
+	m.state.advance(word[:from])
 	if from+len(name) == len(word) {
-		m.ways.begin()
-		m.ways.follow(name)
+		m.state.start()
+		m.state.advance(name)
 		return
 	}
 	// A slash at its end belongs to the word, but not to the name of its program.
-	m.named.begin()
-	m.named.follow(name)
-	m.ways.follow(word[from:])
-	m.ways.join(&m.named)
+	m.programName.start()
+	m.programName.advance(name)
+	m.state.advance(word[from:])
+	m.state.merge(&m.programName)
 }
 
-// carriers are words before a command that is run all the same. After one of them
-// any word may begin it.
-var carriers = wordSet(`! if then elif else do while until time coproc command builtin exec eval env sudo doas su
+// wrappers are words that run the command that follows them. After a wrapper, any word may begin
+// the command.
+var wrappers = wordSet(`! if then elif else do while until time coproc command builtin exec eval env sudo doas su
 	nohup nice ionice setsid stdbuf timeout xargs parallel watch find strace ltrace bash sh dash zsh ksh busybox trap
 	chroot unshare nsenter flock script source .`)
 
@@ -231,8 +231,8 @@ func wordSet(words string) map[string]bool {
 	return set
 }
 
-// assigns reports whether a word gives a variable its value.
-func assigns(word string) bool {
+// isAssignment reports whether a word assigns a variable.
+func isAssignment(word string) bool {
 	name, _, ok := strings.Cut(word, "=")
 	return ok && name != "" && strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") == ""
 }

@@ -12,7 +12,7 @@ import (
 // writtenOut gives all texts that a rule is held against, each as a string of its own.
 func writtenOut(line string) []string {
 	var all []string
-	for s := range parts(line) {
+	for s := range candidates(line) {
 		all = append(all, s.text)
 		words := strings.Split(s.text, " ")
 		for i := range s.heads {
@@ -68,8 +68,8 @@ func TestMatchesWhatIsWrittenOut(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := slices.ContainsFunc(writtenOut(line), func(text string) bool { return g.match(text, false) })
-		r := Rule{tool: glob{{kind: deep}}, argument: g, narrow: true}
-		if got := r.partly(shell(line)); got != want {
+		r := Rule{tool: glob{{kind: doubleStar}}, argument: g, hasArgument: true}
+		if got := r.matchesPart(shell(line)); got != want {
 			t.Fatalf("%q on %q: %t, want %t", text, line, got, want)
 		}
 	})
@@ -83,7 +83,7 @@ func TestALongLineIsNotCopied(t *testing.T) {
 		count := func(words int) float64 {
 			c := shell(line + strings.Repeat(" /a/b", words))
 			return testing.AllocsPerRun(1, func() {
-				if r.partly(c) {
+				if r.matchesPart(c) {
 					t.Errorf("%s on %s", r, line)
 				}
 			})

@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// MCPPrefix begins the names of tools of MCP servers, which nobody knows before a
-// worker has asked the server: mcp__server__tool.
+// MCPPrefix begins the names of tools of MCP servers: mcp__server__tool. These tools are unknown
+// until a worker has asked the server.
 const MCPPrefix = "mcp__"
 
-// A list of tools has entries: names of tools, and, for those of MCP servers, globs
-// such as mcp__server__get_*. mcp__server stands for all tools of the server.
-
-// CheckEntry says what is wrong with an entry of a list of tools.
+// CheckEntry returns an error if an entry of a list of tools is invalid.
+//
+// The entries of a list of tools are tool names and, for tools of MCP servers, globs such as
+// mcp__server__get_*. mcp__server stands for all tools of the server.
 func CheckEntry(entry string) error {
 	const most = 128
 	allowed, said := "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-", "_ and -"
@@ -29,20 +29,20 @@ func CheckEntry(entry string) error {
 	return nil
 }
 
-// Names reports whether an entry of a list of tools names a tool.
-func Names(entry, tool string) bool {
+// EntryMatches reports whether an entry of a list of tools matches a tool.
+func EntryMatches(entry, tool string) bool {
 	if !strings.HasPrefix(entry, MCPPrefix) {
 		return entry == tool
 	}
-	g, err := parseGlob(allOf(entry))
+	g, err := parseGlob(expandEntry(entry))
 	return err == nil && g.match(tool, false)
 }
 
-// Meet reports whether there may be a tool that both entries name.
-func Meet(a, b string) bool {
-	a, b = allOf(a), allOf(b)
-	// From the ends on: meets[j] says whether a[i:] and b[j:] have a text in common,
-	// below the same for a[i+1:].
+// EntriesOverlap reports whether a tool can exist that both entries match.
+func EntriesOverlap(a, b string) bool {
+	a, b = expandEntry(a), expandEntry(b)
+	// Dynamic programming from the ends: meets[j] says whether a[i:] and b[j:] match a common text,
+	// and below is the same for a[i+1:].
 	var below []bool
 	for i := len(a); i >= 0; i-- {
 		meets := make([]bool, len(b)+1)
@@ -63,8 +63,8 @@ func Meet(a, b string) bool {
 	return below[0]
 }
 
-// allOf gives mcp__server as mcp__server__*, and anything else as it is.
-func allOf(entry string) string {
+// expandEntry expands mcp__server to mcp__server__*, and returns other entries unchanged.
+func expandEntry(entry string) string {
 	server, ok := strings.CutPrefix(entry, MCPPrefix)
 	if ok && server != "" && !strings.Contains(server, "__") && !strings.Contains(server, "*") {
 		return entry + "__*"

@@ -26,7 +26,7 @@ func TestEntries(t *testing.T) {
 		{"mcp__*", "mcp__git__push", true},
 		{"mcp__*", "read", false},
 	} {
-		if got := Names(c.entry, c.tool); got != c.names {
+		if got := EntryMatches(c.entry, c.tool); got != c.names {
 			t.Errorf("%s names %s: %t", c.entry, c.tool, got)
 		}
 	}
@@ -52,17 +52,17 @@ func TestMeet(t *testing.T) {
 	entry := rapid.StringMatching(`mcp__(s|s__)?[ab*]{0,3}`).Filter(func(s string) bool { return !strings.Contains(s, "***") })
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := entry.Draw(t, "a"), entry.Draw(t, "b")
-		if Meet(a, b) != Meet(b, a) {
-			t.Fatalf("%s meets %s: %t, and the other way round not", a, b, Meet(a, b))
+		if EntriesOverlap(a, b) != EntriesOverlap(b, a) {
+			t.Fatalf("%s meets %s: %t, and the other way round not", a, b, EntriesOverlap(a, b))
 		}
 		for _, tool := range tools {
-			if Names(a, tool) && Names(b, tool) && !Meet(a, b) {
+			if EntryMatches(a, tool) && EntryMatches(b, tool) && !EntriesOverlap(a, b) {
 				t.Fatalf("%s and %s both name %s and do not meet", a, b, tool)
 			}
 		}
 	})
 	for _, apart := range [][2]string{{"mcp__a__*", "mcp__b"}, {"mcp__a__x*", "mcp__a__y"}, {"mcp__*", "read"}, {"read", "write"}} {
-		if Meet(apart[0], apart[1]) {
+		if EntriesOverlap(apart[0], apart[1]) {
 			t.Errorf("%s meets %s", apart[0], apart[1])
 		}
 	}

@@ -5,13 +5,12 @@ import (
 	"unicode/utf8"
 )
 
-// glob is a pattern over the whole of a text. * stands for any characters, ? for
-// one, [a-z] and [!a-z] for one of a set, and \ takes its meaning from the next
-// character. In a path * and ? do not reach over a slash; ** does, a/** is also
-// a itself, and **/ may stand for nothing.
+// glob is a pattern for a whole text. * matches any characters, ? one character, [a-z] and [!a-z]
+// one of a set, and \ escapes the next character. In a path, * and ? do not match a slash; **
+// does, a/** also matches a itself, and **/ also matches nothing.
 type glob []part
 
-// part is a piece of a pattern.
+// part is an element of a pattern.
 type part struct {
 	kind    partKind
 	literal rune
@@ -22,11 +21,11 @@ type part struct {
 type partKind uint8
 
 const (
-	literal partKind = iota
-	one              // ?
-	set              // [...]
-	some             // *
-	deep             // **
+	literal    partKind = iota
+	anyChar             // ?
+	charSet             // [...]
+	star                // *
+	doubleStar          // **
 )
 
 var (
@@ -45,15 +44,15 @@ func parseGlob(text string) (glob, error) {
 		case '*':
 			last := len(g) - 1
 			switch {
-			case last >= 0 && g[last].kind == deep:
+			case last >= 0 && g[last].kind == doubleStar:
 				return nil, errStars
-			case last >= 0 && g[last].kind == some:
-				g[last].kind = deep
+			case last >= 0 && g[last].kind == star:
+				g[last].kind = doubleStar
 			default:
-				g = append(g, part{kind: some})
+				g = append(g, part{kind: star})
 			}
 		case '?':
-			g = append(g, part{kind: one})
+			g = append(g, part{kind: anyChar})
 		case '[':
 			p, rest, err := parseSet(text)
 			if err != nil {
@@ -74,9 +73,9 @@ func parseGlob(text string) (glob, error) {
 	return g, nil
 }
 
-// parseSet reads a set whose [ has been read.
+// parseSet parses a set after its opening bracket.
 func parseSet(text string) (_ part, rest string, _ error) {
-	p := part{kind: set}
+	p := part{kind: charSet}
 	next := func() (r rune, escaped, ok bool) {
 		if text == "" {
 			return 0, false, false
@@ -117,100 +116,102 @@ func parseSet(text string) (_ part, rest string, _ error) {
 	}
 }
 
-// match reports whether the pattern is over the whole of a text.
+// match reports whether the pattern matches a whole text.
 func (g glob) match(text string, path bool) bool {
-	w := newWays(g, path)
-	w.begin()
-	w.follow(text)
-	return w.end()
+	w := newMatchState(g, path)
+	w.start()
+	w.advance(text)
+	return w.accepts()
 }
 
-// ways are the places in a pattern that a text may have led to so far. All are followed at
-// once, so the time is bounded by the product of the lengths.
-type ways struct {
+// matchState is the set of positions in a pattern that the text so far may have reached. All
+// positions are advanced together, so the time is bounded by the product of the lengths.
+type matchState struct {
 	glob
-	path     bool
-	at, next []bool
-	open     bool // there is one
+	path          bool
+	current, next []bool
+	alive         bool // current is not empty
 }
 
-func newWays(g glob, path bool) ways {
-	return ways{glob: g, path: path, at: make([]bool, len(g)+1), next: make([]bool, len(g)+1)}
+func newMatchState(g glob, path bool) matchState {
+	return matchState{glob: g, path: path, current: make([]bool, len(g)+1), next: make([]bool, len(g)+1)}
 }
 
-// begin has the text that is followed next begin the pattern, beside what has begun it before.
-func (w *ways) begin() {
-	w.reach(w.at, 0, w.path)
-	w.open = true
+// start lets the text that follows match from the beginning of the pattern, in addition to the
+// current positions.
+func (w *matchState) start() {
+	w.mark(w.current, 0, w.path)
+	w.alive = true
 }
 
-// follow goes on with a text.
-func (w *ways) follow(text string) {
+// advance consumes a text.
+func (w *matchState) advance(text string) {
 	for _, r := range text {
-		if !w.open {
+		if !w.alive {
 			return
 		}
-		w.open = false
+		w.alive = false
 		clear(w.next)
 		for i, p := range w.glob {
 			switch {
-			case !w.at[i]:
-			case p.kind == deep || p.kind == some && !(w.path && r == '/'):
-				w.reach(w.next, i, w.path)
-				w.open = true
-			case p.takes(r, w.path):
-				w.reach(w.next, i+1, w.path)
-				w.open = true
+			case !w.current[i]:
+			case p.kind == doubleStar || p.kind == star && !(w.path && r == '/'):
+				w.mark(w.next, i, w.path)
+				w.alive = true
+			case p.matchesRune(r, w.path):
+				w.mark(w.next, i+1, w.path)
+				w.alive = true
 			}
 		}
-		w.at, w.next = w.next, w.at
+		w.current, w.next = w.next, w.current
 	}
 }
 
-// join takes in the ways of another text, which end there.
-func (w *ways) join(other *ways) {
-	for i, there := range other.at {
-		w.at[i] = w.at[i] || there
+// merge adds the positions of another state and resets that.
+func (w *matchState) merge(other *matchState) {
+	for i, there := range other.current {
+		w.current[i] = w.current[i] || there
 	}
-	w.open = w.open || other.open
-	other.none()
+	w.alive = w.alive || other.alive
+	other.reset()
 }
 
-// none forgets all ways.
-func (w *ways) none() {
-	clear(w.at)
-	w.open = false
+// reset removes all positions.
+func (w *matchState) reset() {
+	clear(w.current)
+	w.alive = false
 }
 
-// end reports whether one of the ways has come to the end of the pattern.
-func (w *ways) end() bool {
+// accepts reports whether the text so far matches the whole pattern.
+func (w *matchState) accepts() bool {
 	g, end := w.glob, len(w.glob)
-	return w.at[end] || w.path && end > 2 && g[end-1].kind == deep && g[end-2].slash() && w.at[end-2]
+	return w.current[end] || w.path && end > 2 && g[end-1].kind == doubleStar && g[end-2].isSlash() && w.current[end-2]
 }
 
-// reach marks a place in the pattern, and those that are reached from it for nothing.
-func (g glob) reach(at []bool, i int, path bool) {
+// mark marks a position in the pattern, and those that can be reached from it without consuming a
+// character.
+func (g glob) mark(at []bool, i int, path bool) {
 	at[i] = true
-	if i == len(g) || g[i].kind != some && g[i].kind != deep {
+	if i == len(g) || g[i].kind != star && g[i].kind != doubleStar {
 		return
 	}
-	g.reach(at, i+1, path)
-	begins := i == 0 || g[i-1].slash()
-	if path && g[i].kind == deep && begins && i+1 < len(g) && g[i+1].slash() {
-		g.reach(at, i+2, path)
+	g.mark(at, i+1, path)
+	begins := i == 0 || g[i-1].isSlash()
+	if path && g[i].kind == doubleStar && begins && i+1 < len(g) && g[i+1].isSlash() {
+		g.mark(at, i+2, path)
 	}
 }
 
-func (p part) slash() bool { return p.kind == literal && p.literal == '/' }
+func (p part) isSlash() bool { return p.kind == literal && p.literal == '/' }
 
-// takes reports whether the part stands for this one character.
-func (p part) takes(r rune, path bool) bool {
+// matchesRune reports whether the element matches this one character.
+func (p part) matchesRune(r rune, path bool) bool {
 	switch p.kind {
 	case literal:
 		return r == p.literal
-	case one:
+	case anyChar:
 		return !(path && r == '/')
-	case set:
+	case charSet:
 		in := false
 		for _, s := range p.spans {
 			in = in || s[0] <= r && r <= s[1]

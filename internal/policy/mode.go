@@ -2,16 +2,16 @@ package policy
 
 import "fmt"
 
-// Mode says what becomes of a call that no rule names.
+// Mode decides on calls that match no rule.
 type Mode uint8
 
 // The modes.
 const (
 	ModeUnspecified Mode = iota // no opinion
-	ModeDefault                 // reading is allowed, all else asks
-	ModeAcceptEdits             // reading and editing is allowed, all else asks
-	ModePlan                    // reading is allowed, all else denied
-	ModeBypass                  // all is allowed
+	ModeDefault                 // reading is allowed, everything else asks
+	ModeAcceptEdits             // reading and editing are allowed, everything else asks
+	ModePlan                    // reading is allowed, everything else is denied
+	ModeBypass                  // everything is allowed
 )
 
 func (m Mode) String() string {
@@ -28,7 +28,7 @@ func (m Mode) String() string {
 	return ""
 }
 
-// ParseMode reads the name of a mode.
+// ParseMode parses the name of a mode.
 func ParseMode(name string) (Mode, error) {
 	for _, m := range []Mode{ModeDefault, ModeAcceptEdits, ModePlan, ModeBypass} {
 		if name == m.String() {
@@ -38,10 +38,10 @@ func ParseMode(name string) (Mode, error) {
 	return ModeUnspecified, fmt.Errorf("%.100q is no permission mode: there are default, accept_edits, plan and bypass", name)
 }
 
-// MarshalText gives the name.
+// MarshalText returns the name.
 func (m Mode) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
 
-// UnmarshalText reads the name; empty is no mode.
+// UnmarshalText parses the name; an empty name is no mode.
 func (m *Mode) UnmarshalText(text []byte) error {
 	if len(text) == 0 {
 		*m = ModeUnspecified
@@ -52,7 +52,7 @@ func (m *Mode) UnmarshalText(text []byte) error {
 	return err
 }
 
-// decide says what the mode makes of a call; having no opinion is to allow.
+// decide returns the mode's decision on a call. A mode without an opinion allows it.
 func (m Mode) decide(access Access) Decision {
 	switch {
 	case m == ModeUnspecified, m == ModeBypass, access == AccessRead, m == ModeAcceptEdits && access == AccessEdit:
@@ -63,7 +63,7 @@ func (m Mode) decide(access Access) Decision {
 	return Ask
 }
 
-// Decision is what becomes of a call. Greater is stricter.
+// Decision is the decision on a call. A greater one is stricter.
 type Decision uint8
 
 // The decisions.
@@ -88,8 +88,8 @@ type Access uint8
 
 // The kinds of access.
 const (
-	AccessOther   Access = iota // whatever it may be
-	AccessRead                  // it only looks, or only asks others whose own authority decides
+	AccessOther   Access = iota // anything
+	AccessRead                  // it only reads, or delegates to others whose own authority decides
 	AccessEdit                  // it changes files of the workspace
-	AccessNetwork               // it tells a stranger what it asks for, and hears what they say
+	AccessNetwork               // it sends requests to third parties and reads their answers
 )

@@ -26,7 +26,7 @@ func TestModes(t *testing.T) {
 		ModePlan:        {Allow, Deny, Deny, Deny},
 		ModeBypass:      {Allow, Allow, Allow, Allow},
 	} {
-		a := OfRoot(Layer{Mode: mode}, Permissions{}, false)
+		a := RootAuthority(Layer{Mode: mode}, Permissions{}, false)
 		for i, access := range []Access{AccessRead, AccessEdit, AccessOther, AccessNetwork} {
 			if got := a.Judge(Call{Tool: "edit", Access: access}); got.Decision != want[i] {
 				t.Errorf("%s with access %d: %s, want %s", mode, access, got.Decision, want[i])
@@ -139,7 +139,7 @@ func TestRules(t *testing.T) {
 		{"bash(cat *)", shell("cat <x"), false, true},
 	} {
 		r := rules(t, c.rule)[0]
-		if wholly, partly := r.wholly(c.call), r.partly(c.call); wholly != c.wholly || partly != c.partly {
+		if wholly, partly := r.matchesWhole(c.call), r.matchesPart(c.call); wholly != c.wholly || partly != c.partly {
 			t.Errorf("%s on %+v: wholly %t, partly %t", c.rule, c.call, wholly, partly)
 		}
 	}
@@ -250,7 +250,7 @@ func TestLayers(t *testing.T) {
 	own := Permissions{Layer: Layer{
 		Allow: rules(t, "bash(git *)", "edit"), Ask: rules(t, "bash(git push*)"), Deny: rules(t, "bash(git push --force*)"),
 	}}
-	root := OfRoot(Layer{}, own, false)
+	root := RootAuthority(Layer{}, own, false)
 	for line, want := range map[string]Verdict{
 		"git log":          {},
 		"git push":         {Decision: Ask, Rules: []string{"bash(git push*)"}},
@@ -262,14 +262,14 @@ func TestLayers(t *testing.T) {
 			t.Errorf("%s: %+v, want %+v", line, got, want)
 		}
 	}
-	planned := OfRoot(Layer{Mode: ModePlan}, own, false)
+	planned := RootAuthority(Layer{Mode: ModePlan}, own, false)
 	if got := planned.Judge(shell("git log")); got.Decision != Deny {
 		t.Errorf("a definition loosens its session: %+v", got)
 	}
 	if !planned.Open().Hides("edit", AccessEdit) || planned.Open().Hides("read", AccessRead) || root.Open().Hides("bash", AccessOther) {
 		t.Error("what is hidden is not what is denied")
 	}
-	background := Below(Permissions{Background: []string{"read", "mcp__git"}}.Pin(), true, root)
+	background := ChildAuthority(Permissions{Background: []string{"read", "mcp__git"}}.Pin(), true, root)
 	if background.Judge(reading("x")).Decision != Allow || background.Judge(shell("git log")).Decision != Deny ||
 		background.Open().Hides("mcp__git__push", AccessOther) || !background.Open().Hides("mcp__svn__push", AccessOther) || !background.Open().Hides("bash", AccessOther) {
 		t.Errorf("in the background: %s", background)
@@ -291,7 +291,7 @@ func TestGrants(t *testing.T) {
 		t.Error("granted is not what all that asks has been granted")
 	}
 	long := strings.Repeat("x", 10_000)
-	if a, b := exact(shell(long+"a")), exact(shell(long+"b")); a == b || len(a) > 400 {
+	if a, b := callName(shell(long+"a")), callName(shell(long+"b")); a == b || len(a) > 400 {
 		t.Errorf("two long commands are %q and %q", a, b)
 	}
 }
@@ -351,13 +351,13 @@ func TestAChildIsNeverMoreThanItsParent(t *testing.T) {
 		{Tool: "bash", Kind: KindCommand, Argument: "a b; c"}, {Tool: "task", Access: AccessRead, Argument: "x"}, {Tool: "mcp__s__t"},
 	}
 	rapid.Check(t, func(t *rapid.T) {
-		line := []Authority{OfRoot(drawLayer(t, "session"), drawPermissions(t, "root"), false)}
+		line := []Authority{RootAuthority(drawLayer(t, "session"), drawPermissions(t, "root"), false)}
 		for range rapid.IntRange(1, 5).Draw(t, "depth") {
 			var others []Authority
 			if rapid.Bool().Draw(t, "resumed from above") {
 				others = append(others, rapid.SampledFrom(line).Draw(t, "by"))
 			}
-			line = append(line, Below(drawPermissions(t, "child").Pin(), rapid.Bool().Draw(t, "background"), line[len(line)-1], others...))
+			line = append(line, ChildAuthority(drawPermissions(t, "child").Pin(), rapid.Bool().Draw(t, "background"), line[len(line)-1], others...))
 		}
 		for i, child := range line[1:] {
 			parent := line[i]
@@ -420,11 +420,11 @@ func TestAskers(t *testing.T) {
 		"a rule":                  {Call{Tool: "write", Argument: "f.md"}, []string{"write(*.md)"}, "write(*.md)"},
 		"the mode":                {Call{Tool: "write", Argument: "f.md"}, []string{"write=f.md"}, "the mode"},
 		"all calls of the tool":   {Call{Tool: "bash"}, []string{"bash"}, "bash"},
-		"of no argument":          {Call{Tool: "bash"}, []string{exact(Call{Tool: "bash"})}, "the mode"},
+		"of no argument":          {Call{Tool: "bash"}, []string{callName(Call{Tool: "bash"})}, "the mode"},
 		"where a link leads":      {Call{Tool: "write", Argument: "link/f.md"}, []string{"write(*.md)", "write=link/f.md", "write=real/f.md"}, "write(*.md), the mode (for real/f.md)"},
 		"only where a link leads": {Call{Tool: "write", Argument: "link/f.md"}, []string{"write=real/f.md", "write=g", "write(x)"}, "the mode (for real/f.md, g), write(x)"},
-		"a long one":              {long, []string{exact(long)}, "the mode"},
-		"a long one that is cut":  {Call{Tool: "bash", Argument: long.Argument[:250] + "..."}, []string{exact(long)}, "the mode"},
+		"a long one":              {long, []string{callName(long)}, "the mode"},
+		"a long one that is cut":  {Call{Tool: "bash", Argument: long.Argument[:250] + "..."}, []string{callName(long)}, "the mode"},
 		"what looks like that":    {Call{Tool: "bash", Argument: "ls"}, []string{"bash=l… sha256:" + strings.Repeat("0", 64)}, "the mode (for l… sha256:" + strings.Repeat("0", 64) + ")"},
 	} {
 		var got []string

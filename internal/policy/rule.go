@@ -9,18 +9,18 @@ import (
 	"github.com/coppice-run/coppice/internal/excerpt"
 )
 
-// Kind says how an argument is read.
+// Kind says how an argument is matched.
 type Kind uint8
 
 // The kinds of arguments.
 const (
 	KindText    Kind = iota // as it is: a name
-	KindPath                // a clean path of the workspace, with slashes
-	KindCommand             // a command line of a shell
-	KindURL                 // a URL in its plain form
+	KindPath                // a clean, slash-separated path of the workspace
+	KindCommand             // a shell command line
+	KindURL                 // a normalised URL
 )
 
-// Call is what is decided on.
+// Call is a call to decide on.
 type Call struct {
 	Tool     string
 	Access   Access
@@ -28,25 +28,25 @@ type Call struct {
 	Argument string
 }
 
-// Rule names calls: TOOL, which is all calls of the tool, or TOOL(GLOB), which is
-// those whose argument the glob matches. TOOL may hold * as in mcp__server__*, which
-// mcp__server stands for as well. The zero rule names nothing.
+// Rule matches calls. TOOL matches all calls of the tool; TOOL(GLOB) matches the calls whose
+// argument matches the glob. TOOL may contain *, as in mcp__server__*, for which mcp__server is a
+// short form. The zero Rule matches nothing.
 type Rule struct {
-	text     string
-	tool     glob
-	argument glob
-	narrow   bool // there is a glob for the argument
+	text        string
+	tool        glob
+	argument    glob
+	hasArgument bool // there is a glob for the argument
 }
 
 // maxRule bounds the text of a rule in bytes.
 const maxRule = 500
 
-// known gives the tools that a rule may name. A worker need not have all of them.
-func known() []string {
+// knownTools returns the tools that a rule may name. A worker need not have all of them.
+func knownTools() []string {
 	return []string{"ls", "glob", "grep", "read", "write", "edit", "bash", "web_fetch", "task", "task_output", "kill_task", "skill", "docs", "find_tools"}
 }
 
-// ParseRule reads a rule. One that can match nothing is an error.
+// ParseRule parses a rule. A rule that can match nothing is an error.
 func ParseRule(text string) (Rule, error) {
 	r := Rule{text: text}
 	if len(text) > maxRule {
@@ -57,12 +57,12 @@ func ParseRule(text string) (Rule, error) {
 		return Rule{}, fmt.Errorf("%.100q is no rule: expected TOOL or TOOL(GLOB), such as bash(git *)", text)
 	}
 	var err error
-	if r.tool, err = parseGlob(allOf(name)); err != nil {
+	if r.tool, err = parseGlob(expandEntry(name)); err != nil {
 		return Rule{}, fmt.Errorf("the tool of the rule %.100q: %w", text, err)
 	}
 	if !r.namesATool(name) {
 		return Rule{}, fmt.Errorf("the rule %.100q names no tool: there are %s, and those of MCP servers, which begin with %s",
-			text, strings.Join(known(), ", "), MCPPrefix)
+			text, strings.Join(knownTools(), ", "), MCPPrefix)
 	}
 	if !narrow {
 		return r, nil
@@ -71,7 +71,7 @@ func ParseRule(text string) (Rule, error) {
 	if !closed || pattern == "" {
 		return Rule{}, fmt.Errorf("%.100q is no rule: expected a glob between the brackets, such as bash(git *)", text)
 	}
-	r.narrow = true
+	r.hasArgument = true
 	if r.argument, err = parseGlob(pattern); err != nil {
 		return Rule{}, fmt.Errorf("the glob of the rule %.100q: %w", text, err)
 	}
@@ -82,7 +82,7 @@ func (r Rule) namesATool(name string) bool {
 	if strings.HasPrefix(name, MCPPrefix) {
 		return true
 	}
-	for _, tool := range known() {
+	for _, tool := range knownTools() {
 		if r.tool.match(tool, false) {
 			return true
 		}
@@ -90,7 +90,7 @@ func (r Rule) namesATool(name string) bool {
 	return false
 }
 
-// ParseRules reads a list of rules.
+// ParseRules parses a list of rules.
 func ParseRules(texts []string) ([]Rule, error) {
 	var rules []Rule
 	for _, text := range texts {
@@ -105,49 +105,49 @@ func ParseRules(texts []string) ([]Rule, error) {
 
 func (r Rule) String() string { return r.text }
 
-// MarshalText gives the rule as it was written.
+// MarshalText returns the rule as it was written.
 func (r Rule) MarshalText() ([]byte, error) { return []byte(r.text), nil }
 
-// UnmarshalText reads the rule.
+// UnmarshalText parses the rule.
 func (r *Rule) UnmarshalText(text []byte) error {
 	var err error
 	*r, err = ParseRule(string(text))
 	return err
 }
 
-// wholly reports whether the rule names a call with all that it does, which is
-// what it takes to allow it. Of a command line that is one plain command; what such
-// commands make together is for the layer to say.
-func (r Rule) wholly(c Call) bool {
+// matchesWhole reports whether the rule matches everything that a call does, as is necessary to
+// allow it. A command line has to be one plain command; the layer decides on several joined
+// commands.
+func (r Rule) matchesWhole(c Call) bool {
 	switch {
 	case !r.tool.match(c.Tool, false):
 		return false
-	case !r.narrow:
+	case !r.hasArgument:
 		return true
 	case c.Kind == KindCommand:
 		plain := commands(c.Argument)
 		return len(plain) == 1 && r.argument.match(plain[0], false)
 	case c.Kind == KindURL:
-		return r.argument.wholeAddress(c.Argument)
+		return r.argument.matchesURL(c.Argument)
 	}
 	return r.argument.match(c.Argument, c.Kind == KindPath)
 }
 
-// partly reports whether the rule names a call or any part of it, which is
-// enough to ask or to deny.
-func (r Rule) partly(c Call) bool {
+// matchesPart reports whether the rule matches a call or any part of it, which is enough to ask or
+// to deny.
+func (r Rule) matchesPart(c Call) bool {
 	switch {
 	case !r.tool.match(c.Tool, false):
 		return false
-	case !r.narrow:
+	case !r.hasArgument:
 		return true
 	case c.Kind == KindURL:
-		return r.argument.partlyAddress(c.Argument)
+		return r.argument.mayMatchURL(c.Argument)
 	case c.Kind != KindCommand:
 		return r.argument.match(c.Argument, c.Kind == KindPath)
 	}
 	m := newMatcher(r.argument)
-	for part := range parts(c.Argument) {
+	for part := range candidates(c.Argument) {
 		if m.match(part) {
 			return true
 		}
@@ -155,22 +155,23 @@ func (r Rule) partly(c Call) bool {
 	return false
 }
 
-// covers reports whether the rule names all calls of a tool.
-func (r Rule) covers(tool string) bool { return !r.narrow && r.tool.match(tool, false) }
+// covers reports whether the rule matches all calls of a tool.
+func (r Rule) covers(tool string) bool { return !r.hasArgument && r.tool.match(tool, false) }
 
-// maxExact is how much of an argument stands in the name of a call.
-const maxExact = 200
+// maxCallName is how much of an argument a call name contains.
+const maxCallName = 200
 
-// digestMark stands before the digest.
+// digestMark precedes the digest in a call name.
 const digestMark = "… sha256:"
 
-// exact names one call, for what a mode has asked about, as no rule is written: one without an
-// argument is not all calls of the tool. A long argument is told by its digest.
-func exact(c Call) string {
+// callName names one call that a mode asks about. Its syntax is not that of a rule, because the
+// name of a call without an argument must not match all calls of the tool. A long argument is
+// replaced by its beginning and its digest.
+func callName(c Call) string {
 	argument := c.Argument
-	if len(argument) > maxExact {
+	if len(argument) > maxCallName {
 		sum := sha256.Sum256([]byte(argument))
-		argument = excerpt.Head(argument, maxExact) + digestMark + hex.EncodeToString(sum[:])
+		argument = excerpt.Head(argument, maxCallName) + digestMark + hex.EncodeToString(sum[:])
 	}
 	return c.Tool + "=" + argument
 }

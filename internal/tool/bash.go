@@ -28,53 +28,52 @@ var bashSchema = json.RawMessage(`{
   "additionalProperties": false
 }`)
 
-// BashTool is the name of the tool that [NewBash] gives.
+// BashTool is the name of the tool that [NewBash] returns.
 const BashTool = "bash"
 
 // Bounds of a command.
 const (
-	maxCommand = 100_000 // characters of the line
+	maxCommand = 100_000 // characters of the command line
 
 	foregroundTimeout    = 2 * time.Minute
 	maxForegroundTimeout = 10 * time.Minute
 	backgroundTimeout    = time.Hour
 	maxBackgroundTimeout = 24 * time.Hour
 
-	// toldEvery is how often a command in the background tells what it prints, at most.
-	toldEvery = time.Second
-	// maxTold bounds what it tells: the end of what it has printed, in bytes.
-	maxTold = 8 << 10
-	// statusRoom is kept free in a result for how the command has ended.
-	statusRoom = 500
+	// progressInterval is the minimum interval between reports of a background command's output.
+	progressInterval = time.Second
+	// maxProgressBytes bounds such a report, which contains the end of the output.
+	maxProgressBytes = 8 << 10
+	// statusReserve is reserved in a result for the exit status.
+	statusReserve = 500
 )
 
-// maxBackground is how many commands of one worker may run in the background at once.
-const maxBackground = 64
+// maxBackgroundCommands is how many background commands one worker runs at once.
+const maxBackgroundCommands = 64
 
 type bashTool struct {
-	sandbox *sandbox.Sandbox
-	network bool
-	secrets *redact.Redactor // nil: none are known
-	room    chan struct{}    // holds one for each command in the background
+	sandbox         *sandbox.Sandbox
+	network         bool
+	secrets         *redact.Redactor // nil: none are known
+	backgroundSlots chan struct{}    // one element for each background command
 }
 
-// NewBash gives the tool that runs command lines. What they print is kept without the
-// secrets; network says whether they may use
-// the network.
+// NewBash returns the tool that runs command lines. Secrets are removed from their output. network
+// says whether they may use the network.
 func NewBash(confined *sandbox.Sandbox, network bool, secrets *redact.Redactor) Tool {
-	return bashTool{sandbox: confined, network: network, secrets: secrets, room: make(chan struct{}, maxBackground)}
+	return bashTool{sandbox: confined, network: network, secrets: secrets, backgroundSlots: make(chan struct{}, maxBackgroundCommands)}
 }
 
 func (bashTool) Spec() model.ToolSpec {
 	return model.ToolSpec{Name: BashTool, Description: bashProse, Schema: bashSchema}
 }
 
-// Effect: nobody knows what a command has done before it was cut off.
+// Effect: it is unknown what an interrupted command has done.
 func (bashTool) Effect() Effect { return EffectLasting }
 
 // Guard: the argument is the command line. A command may do anything.
 func (bashTool) Guard() Guard {
-	return Guard{Access: policy.AccessOther, Kind: policy.KindCommand, Arguments: argument("command", maxCommand)}
+	return Guard{Access: policy.AccessOther, Kind: policy.KindCommand, Arguments: fieldArgument("command", maxCommand)}
 }
 
 func (t bashTool) Call(ctx context.Context, call Call) Outcome {
@@ -83,8 +82,8 @@ func (t bashTool) Call(ctx context.Context, call Call) Outcome {
 		return failed(err)
 	}
 	if background {
-		if !cmd.findRoom() {
-			return failed(fmt.Errorf("%d commands run in the background already: end one with kill_task, or wait", maxBackground))
+		if !cmd.acquireSlot() {
+			return failed(fmt.Errorf("%d commands run in the background already: end one with kill_task, or wait", maxBackgroundCommands))
 		}
 		return cmd.spawn()
 	}
@@ -101,7 +100,7 @@ func (t bashTool) Call(ctx context.Context, call Call) Outcome {
 		case <-ctx.Done():
 			cmd.kill(ctx.Err())
 		case <-move:
-			if !cmd.findRoom() {
+			if !cmd.acquireSlot() {
 				continue
 			}
 			cmd.Timeout, cmd.ByUser = backgroundTimeout, true
@@ -111,12 +110,12 @@ func (t bashTool) Call(ctx context.Context, call Call) Outcome {
 	}
 }
 
-// parse reads the input as a command that has not been started.
+// parse parses the input into a command that is not started yet.
 func (t bashTool) parse(call Call) (_ *Command, background bool, _ error) {
 	in := newInput(call.Input)
 	cmd := &Command{
 		Line: in.required("command", maxCommand), Description: in.optional("description", "", maxDescription),
-		Timeout: in.duration("timeout"), sandbox: t.sandbox, network: t.network, secrets: t.secrets, workspace: call.Workspace, room: t.room,
+		Timeout: in.duration("timeout"), sandbox: t.sandbox, network: t.network, secrets: t.secrets, workspace: call.Workspace, backgroundSlots: t.backgroundSlots,
 	}
 	background = in.flag("run_in_background", false)
 	if background && call.NoBackground {
@@ -127,17 +126,17 @@ func (t bashTool) parse(call Call) (_ *Command, background bool, _ error) {
 		most, otherwise = maxBackgroundTimeout, backgroundTimeout
 	}
 	if cmd.Timeout > most {
-		in.problem("timeout: at most %d milliseconds", most.Milliseconds())
+		in.addProblem("timeout: at most %d milliseconds", most.Milliseconds())
 	}
 	if cmd.Timeout == 0 {
 		cmd.Timeout = otherwise
 	}
-	if err := in.end(); err != nil {
+	if err := in.err(); err != nil {
 		return nil, false, err
 	}
 	if call.Workspace == nil {
 		return nil, false, errNoWorkspace
 	}
-	cmd.captureAs(call.Label)
+	cmd.setOutputFile(call.Label)
 	return cmd, background, nil
 }

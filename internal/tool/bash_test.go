@@ -222,7 +222,7 @@ func TestBashInTheBackground(t *testing.T) {
 			t.Fatalf("%s: %+v", tt.command, spawn)
 		}
 		spawn.Command.Take()
-		got := spawn.Command.Carry(t.Context(), func(string) {})
+		got := spawn.Command.Run(t.Context(), func(string) {})
 		if want := (CommandEnd{Output: tt.output, Reason: tt.reason, Detail: tt.detail}); got != want {
 			t.Errorf("%s: %+v, want %+v", tt.command, got, want)
 		}
@@ -256,7 +256,7 @@ func TestBashGoesToTheBackground(t *testing.T) {
 	}
 	carrying, stop := context.WithCancel(t.Context())
 	told, end := make(chan string, 100), make(chan CommandEnd)
-	go func() { end <- spawn.Command.Carry(carrying, func(output string) { told <- output }) }()
+	go func() { end <- spawn.Command.Run(carrying, func(output string) { told <- output }) }()
 	if got := <-told; got != "begun\n" {
 		t.Errorf("it told %q", got)
 	}
@@ -287,7 +287,7 @@ func TestBashIsDropped(t *testing.T) {
 func TestBashGuard(t *testing.T) {
 	t.Parallel()
 	g := GuardOf(aBash(t))
-	got := g.calls(BashTool, Call{Input: line(t, "git log && rm -rf .")})
+	got := g.policyCalls(BashTool, Call{Input: line(t, "git log && rm -rf .")})
 	want := policy.Call{Tool: "bash", Access: policy.AccessOther, Kind: policy.KindCommand, Argument: "git log && rm -rf ."}
 	if len(got) != 1 || got[0] != want {
 		t.Errorf("%+v, want %+v", got, want)

@@ -9,25 +9,24 @@ import (
 	"github.com/coppice-run/coppice/internal/excerpt"
 )
 
-// maxKept bounds the file that keeps the whole output of a command, in bytes.
-const maxKept = 32 << 20
+// maxCommandOutput bounds the file with the whole output of a command, in bytes.
+const maxCommandOutput = 32 << 20
 
-// capture takes what a command prints, however much that is: it holds the beginning
-// and the end, and keeps all of it in a file once that is more than it holds. It is
-// safe for use by many goroutines at once. Writing to it never fails: a command does
-// not end because its output can't be kept.
+// capture collects the output of a command, however large it is. It holds the beginning and the
+// end in memory, and writes everything to a file once there is more. It is safe for concurrent
+// use. Write never fails: a command must not end because its output cannot be kept.
 type capture struct {
-	half int                            // how much of the beginning, and of the end, is held
-	name string                         // of the file, as the model is told
-	open func() (io.WriteCloser, error) // makes the file; nil: there is none
+	half int                            // how much of the beginning and of the end is held, in bytes
+	name string                         // of the file, for the model
+	open func() (io.WriteCloser, error) // creates the file; nil: there is none
 
 	mu     sync.Mutex
 	head   []byte
-	tail   []byte // at least the last half bytes after the head
-	size   int64  // of all that was printed
+	tail   []byte // at least the last half bytes after head
+	size   int64  // of the whole output
 	file   io.WriteCloser
-	kept   int64 // how much of it is in the file
-	failed error // why the rest is not
+	kept   int64 // bytes in the file
+	failed error // why the rest is not in the file
 	closed bool
 }
 
@@ -35,7 +34,7 @@ func (c *capture) Write(p []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.size+int64(len(p)) > int64(2*c.half) {
-		c.keep()
+		c.startFile()
 	}
 	c.spool(p)
 	c.size += int64(len(p))
@@ -49,9 +48,9 @@ func (c *capture) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// keep makes the file, with what was printed so far, if there is none yet. The lock
-// is held, and nothing was left out so far.
-func (c *capture) keep() {
+// startFile creates the file with the output so far, unless there is one. The caller holds mu, and
+// nothing has been discarded yet.
+func (c *capture) startFile() {
 	if c.file != nil || c.failed != nil || c.open == nil {
 		return
 	}
@@ -65,27 +64,27 @@ func (c *capture) keep() {
 	}
 }
 
-// spool adds to the file, if there is one, as much as may be kept. The lock is held.
+// spool appends to the file, if there is one, up to its bound. The caller holds mu.
 func (c *capture) spool(p []byte) {
 	if c.file == nil || c.failed != nil {
 		return
 	}
-	n, err := c.file.Write(p[:min(int64(len(p)), maxKept-c.kept)])
+	n, err := c.file.Write(p[:min(int64(len(p)), maxCommandOutput-c.kept)])
 	if c.kept += int64(n); err != nil {
 		c.failed = err
 	} else if n < len(p) {
-		c.failed = fmt.Errorf("only the first %d bytes are kept", maxKept)
+		c.failed = fmt.Errorf("only the first %d bytes are kept", maxCommandOutput)
 	}
 }
 
-// keepAll keeps everything in the file from now on, however little it is.
-func (c *capture) keepAll() {
+// keepInFile writes everything to the file from now on, even if it is small.
+func (c *capture) keepInFile() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.keep()
+	c.startFile()
 }
 
-// close ends the file: nothing is printed any more.
+// close closes the file. Nothing is printed after that.
 func (c *capture) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -94,33 +93,33 @@ func (c *capture) close() {
 	}
 }
 
-// printed is how much was printed, in bytes.
-func (c *capture) printed() int64 {
+// bytesPrinted returns the size of the output so far.
+func (c *capture) bytesPrinted() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.size
 }
 
-// text gives what was printed, made fit to be shown, within the bound: the beginning
-// and the end if it is more than that.
+// text returns the output, fit to be shown. If it is too large, it returns the beginning and the
+// end.
 func (c *capture) text() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	limit := 2 * c.half
 	if c.size <= int64(limit) {
-		whole := clean(append(append([]byte{}, c.head...), c.tail...))
+		whole := validText(append(append([]byte{}, c.head...), c.tail...))
 		if len(whole) <= limit {
 			return whole
 		}
-		c.keep()
+		c.startFile()
 	}
-	head := excerpt.Head(clean(c.head), c.half)
-	tail := excerpt.Tail(clean(c.tail[max(0, len(c.tail)-c.half):]), c.half)
-	return fmt.Sprintf("%s\n[cut: %d bytes were printed, these are the first and the last; %s]\n%s", head, c.size, c.where(), tail)
+	head := excerpt.Head(validText(c.head), c.half)
+	tail := excerpt.Tail(validText(c.tail[max(0, len(c.tail)-c.half):]), c.half)
+	return fmt.Sprintf("%s\n[cut: %d bytes were printed, these are the first and the last; %s]\n%s", head, c.size, c.location(), tail)
 }
 
-// end gives the end of what was printed so far, made fit to be shown.
-func (c *capture) end(limit int) string {
+// tailText returns the end of the output so far, fit to be shown.
+func (c *capture) tailText(limit int) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	last := c.tail
@@ -128,17 +127,17 @@ func (c *capture) end(limit int) string {
 		last = append(append([]byte{}, c.head...), last...)
 	}
 	if c.size > int64(2*c.half) && len(c.tail) < limit {
-		last = c.tail // what lies between the head and the tail is not there
+		last = c.tail // what is between head and tail was discarded
 	}
-	shown := excerpt.Tail(clean(last), limit)
+	shown := excerpt.Tail(validText(last), limit)
 	if c.size <= int64(limit) && len(shown) == len(last) {
 		return shown
 	}
-	return fmt.Sprintf("[cut: %d bytes were printed, these are the last; %s]\n%s", c.size, c.where(), shown)
+	return fmt.Sprintf("[cut: %d bytes were printed, these are the last; %s]\n%s", c.size, c.location(), shown)
 }
 
-// where says where the whole output is. The lock is held.
-func (c *capture) where() string {
+// location says where the whole output is. The caller holds mu.
+func (c *capture) location() string {
 	switch {
 	case c.file == nil:
 		return "the rest could not be kept"

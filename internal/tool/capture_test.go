@@ -43,7 +43,7 @@ func TestCaptureHoldsBeginningAndEnd(t *testing.T) {
 			}
 		}
 		limit := 1 + r.IntN(half)
-		if end := c.end(limit); !strings.HasSuffix(end, text[max(0, len(text)-limit):]) {
+		if end := c.tailText(limit); !strings.HasSuffix(end, text[max(0, len(text)-limit):]) {
 			t.Fatalf("half %d: the last %d of %q are %q", half, limit, text, end)
 		}
 	}
@@ -54,10 +54,10 @@ func TestCaptureBounds(t *testing.T) {
 	var file bytes.Buffer
 	c := &capture{half: 100, name: "f", open: func() (io.WriteCloser, error) { return closer{&file}, nil }}
 	chunk := bytes.Repeat([]byte("0123456789abcdef"), 4096)
-	for range maxKept/len(chunk) + 10 {
+	for range maxCommandOutput/len(chunk) + 10 {
 		c.Write(chunk)
 	}
-	if file.Len() != maxKept || len(c.head) > 100 || cap(c.tail) > 10*100 {
+	if file.Len() != maxCommandOutput || len(c.head) > 100 || cap(c.tail) > 10*100 {
 		t.Errorf("the file has %d bytes, held are %d and %d", file.Len(), len(c.head), cap(c.tail))
 	}
 	if got := c.text(); !strings.Contains(got, "more is in f, but not all: only the first 33554432 bytes are kept") {

@@ -14,34 +14,33 @@ import (
 )
 
 const (
-	// maxFile bounds a file that is changed, before and after, in bytes.
+	// maxFile bounds a file that is changed, before and after the change, in bytes.
 	maxFile = 1 << 20
-	// maxText bounds what one call brings of a text, in characters; no more than fit
-	// into a file.
+	// maxText bounds a text in one call, in characters, so that it always fits into a file.
 	maxText = maxFile / utf8.UTFMax
 
-	newFileMode = 0o644
-	newDirMode  = 0o755
-	writable    = 0o222
-	// unfinished begins the name of a file that is being written. A crash may leave one.
-	unfinished = ".coppice-"
+	newFileMode  = 0o644
+	newDirMode   = 0o755
+	writableBits = 0o222
+	// tempPrefix begins the name of a temporary file. A crash may leave one behind.
+	tempPrefix = ".coppice-"
 )
 
-// textFile is a file as it is before a change.
+// textFile is a file before a change.
 type textFile struct {
 	content string
 	mode    fs.FileMode
 	owner   owner
 }
 
-// revise says what a file is to hold and what the model is told of it. Before is
-// nil if there is no such file.
-type revise func(before *textFile) (after, said string, err error)
+// editFunc returns the new content of a file, and the result for the model. before is nil if the
+// file does not exist.
+type editFunc func(before *textFile) (after, said string, err error)
 
-// change changes one file, or makes it, if the model has seen it as it is. A reader
-// sees it as it was or as it will be. Changes of one Workspace come one after
-// another; another process can still get between the look and the change.
-func change(ctx context.Context, call Call, file string, to revise) (string, error) {
+// change changes or creates one file, if the model has seen its current content. The change is
+// atomic for readers. Changes through one Workspace are serialised; another process can still
+// change the file between the check and the change.
+func change(ctx context.Context, call Call, file string, to editFunc) (string, error) {
 	w := call.Workspace
 	name, err := w.rel(file)
 	if err != nil {
@@ -49,12 +48,12 @@ func change(ctx context.Context, call Call, file string, to revise) (string, err
 	}
 	w.changing.Lock()
 	defer w.changing.Unlock()
-	before, err := w.whole(ctx, name)
+	before, err := w.readForChange(ctx, name)
 	if err != nil {
 		return "", err
 	}
 	if before != nil {
-		if err := current(call, name, before.content); err != nil {
+		if err := checkSeen(call, name, before.content); err != nil {
 			return "", err
 		}
 	}
@@ -71,27 +70,27 @@ func change(ctx context.Context, call Call, file string, to revise) (string, err
 	return withVersion(said, versionOf(after)), nil
 }
 
-// current is an error if the model has not seen a file as it is.
-func current(call Call, name, content string) error {
+// checkSeen returns an error if the model has not seen the current content of a file.
+func checkSeen(call Call, name, content string) error {
 	switch lastSeen(call.Past, call.Workspace, name) {
 	case versionOf(content):
 		return nil
 	case "":
-		return fmt.Errorf("%s: there is such a file and you have not seen what is in it: read it first", shown(name))
+		return fmt.Errorf("%s: there is such a file and you have not seen what is in it: read it first", displayPath(name))
 	}
-	return fmt.Errorf("%s: has changed since you last saw it: read it again", shown(name))
+	return fmt.Errorf("%s: has changed since you last saw it: read it again", displayPath(name))
 }
 
-// whole reads a text file that is to be changed; nil if there is none.
-func (w *Workspace) whole(ctx context.Context, name string) (_ *textFile, err error) {
+// readForChange reads a text file that is to be changed; nil if it does not exist.
+func (w *Workspace) readForChange(ctx context.Context, name string) (_ *textFile, err error) {
 	info, err := w.root.Lstat(filepath.FromSlash(name))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, nil //nolint:nilnil // no file is no error: it is going to be made
+		return nil, nil //nolint:nilnil // a missing file is not an error: it will be created
 	case err != nil:
 		return nil, pathError(name, err)
 	case info.Mode()&fs.ModeSymlink != 0:
-		return nil, fmt.Errorf("%s: a symbolic link: name the file that it leads to", shown(name))
+		return nil, fmt.Errorf("%s: a symbolic link: name the file that it leads to", displayPath(name))
 	}
 	file, err := w.open(name)
 	if err != nil {
@@ -102,19 +101,19 @@ func (w *Workspace) whole(ctx context.Context, name string) (_ *textFile, err er
 		return nil, pathError(name, err)
 	}
 	if info.IsDir() {
-		return nil, fmt.Errorf("%s: is a directory", shown(name))
+		return nil, fmt.Errorf("%s: is a directory", displayPath(name))
 	}
-	if info.Mode()&writable == 0 {
-		return nil, fmt.Errorf("%s: is write-protected", shown(name)) // a rename would not care
+	if info.Mode()&writableBits == 0 {
+		return nil, fmt.Errorf("%s: is write-protected", displayPath(name)) // a rename would ignore that
 	}
 	content, err := io.ReadAll(io.LimitReader(readUntil(ctx, file), maxFile+1))
 	switch {
 	case err != nil:
 		return nil, pathError(name, err)
 	case len(content) > maxFile:
-		return nil, fmt.Errorf("%s: has %d bytes, a file that is changed may have %d", shown(name), info.Size(), maxFile)
+		return nil, fmt.Errorf("%s: has %d bytes, a file that is changed may have %d", displayPath(name), info.Size(), maxFile)
 	case !utf8.Valid(content) || strings.ContainsRune(string(content), 0):
-		return nil, fmt.Errorf("%s: not a text in UTF-8, and no other file is changed", shown(name))
+		return nil, fmt.Errorf("%s: not a text in UTF-8, and no other file is changed", displayPath(name))
 	}
 	owner, err := ownerOf(info)
 	if err != nil {
@@ -123,8 +122,8 @@ func (w *Workspace) whole(ctx context.Context, name string) (_ *textFile, err er
 	return &textFile{content: string(content), mode: info.Mode().Perm(), owner: owner}, nil
 }
 
-// replace puts a file in the place of what has the name, in one step. It has the mode and
-// the owner of the one before, if there is one.
+// replace replaces a file atomically. The new file gets the mode and the owner of the old one, if
+// there is one.
 func (w *Workspace) replace(name, content string, before *textFile) (err error) {
 	dir := path.Dir(name)
 	if err := MakeDirs(w.root, filepath.FromSlash(dir), newDirMode); err != nil {
@@ -134,14 +133,14 @@ func (w *Workspace) replace(name, content string, before *textFile) (err error) 
 	if before != nil {
 		mode = before.mode
 	}
-	draft := filepath.FromSlash(path.Join(dir, unfinished+rand.Text()))
+	draft := filepath.FromSlash(path.Join(dir, tempPrefix+rand.Text()))
 	file, err := MakeFile(w.root, draft, mode)
 	if err != nil {
 		return err
 	}
 	_, err = io.WriteString(file, content)
 	if err == nil && before != nil {
-		err = errors.Join(before.owner.take(file.Chown), file.Chmod(mode)) // whatever the umask has taken away
+		err = errors.Join(before.owner.apply(file.Chown), file.Chmod(mode)) // regardless of the umask
 	}
 	if err == nil {
 		err = file.Sync()

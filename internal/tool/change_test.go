@@ -126,7 +126,7 @@ func TestEdit(t *testing.T) {
 
 func TestPlaces(t *testing.T) {
 	t.Parallel()
-	if got, want := places(strings.Repeat("a\n", maxPlaces+1), "a"), "lines 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 and more"; got != want {
+	if got, want := lineNumbers(strings.Repeat("a\n", maxLineNumbers+1), "a"), "lines 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 and more"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 }
@@ -317,7 +317,7 @@ func TestChangeEndsWithItsAttempt(t *testing.T) {
 func (c *talk) leftNothing() {
 	c.t.Helper()
 	must(c.t, filepath.WalkDir(c.w.Dir(), func(name string, _ fs.DirEntry, err error) error {
-		if strings.HasPrefix(filepath.Base(name), unfinished) {
+		if strings.HasPrefix(filepath.Base(name), tempPrefix) {
 			c.t.Errorf("%s was left", name)
 		}
 		return err

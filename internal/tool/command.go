@@ -17,35 +17,34 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// Command is a command line that a call runs. One that is to be a task of its own
-// comes out of the call in a [Spawn]: whoever gets it takes it and carries it to its
-// end, or drops it.
+// Command is a command line that a call runs. A command that should become a task of its own is
+// returned in a [Spawn]. The receiver must either call Take and then Run, or call Drop.
 type Command struct {
 	Line        string
 	Description string
 	Timeout     time.Duration
-	Output      string // the file of the workspace that has all that it prints
-	ByUser      bool   // it was begun in the foreground
+	Output      string // file of the workspace with the whole output
+	ByUser      bool   // it started in the foreground, and a user moved it to the background
 
-	sandbox   *sandbox.Sandbox
-	network   bool
-	secrets   *redact.Redactor
-	workspace *Workspace
-	output    *capture
-	room      chan struct{} // of the worker's commands in the background
-	roomy     bool          // this one has its place there
-	taken     bool          // somebody carries it
+	sandbox         *sandbox.Sandbox
+	network         bool
+	secrets         *redact.Redactor
+	workspace       *Workspace
+	output          *capture
+	backgroundSlots chan struct{} // shared by the worker's background commands
+	holdsSlot       bool          // this command holds one of them
+	taken           bool          // Take was called
 
-	cancel context.CancelCauseFunc // nil: it has not been started
-	why    error                   // it was killed; nil: it was not
-	ended  chan struct{}
-	err    error // how it has ended
+	cancel    context.CancelCauseFunc // nil: not started
+	killCause error                   // nil: it was not killed
+	ended     chan struct{}
+	err       error // how it ended
 }
 
-// CommandEnd is how a command has ended that was a task of its own.
+// CommandEnd is how a background command ended.
 type CommandEnd struct {
-	Output string      // what it has printed, bounded
-	Reason tree.Reason // unspecified: with exit code 0
+	Output string      // what it printed, bounded
+	Reason tree.Reason // unspecified: exit code 0
 	Detail string
 }
 
@@ -54,24 +53,23 @@ var (
 	errInterrupted = errors.New("its worker has stopped")
 )
 
-// captureAs has the output go to the file of a label, once it is too much to hold.
-func (c *Command) captureAs(label string) {
+// setOutputFile directs output that is too large to hold in memory to a file.
+func (c *Command) setOutputFile(label string) {
 	c.Output = outputFile(label)
 	c.output = &capture{
-		half: (maxOutput - statusRoom) / 2, name: c.Output,
+		half: (maxOutput - statusReserve) / 2, name: c.Output,
 		open: func() (io.WriteCloser, error) { return c.workspace.createOutput(c.Output) },
 	}
 }
 
-// start begins the command. It lives until it has ended or is killed, whatever becomes
-// of the call.
+// start starts the command. It runs until it ends or is killed, independently of the call.
 func (c *Command) start() error {
 	var ctx context.Context
 	ctx, c.cancel = context.WithCancelCause(context.Background())
 	c.ended = make(chan struct{})
-	printed := &cleaner{to: c.output, secrets: c.secrets, stream: c.secrets.Stream()}
+	printed := &redactingWriter{to: c.output, secrets: c.secrets, stream: c.secrets.Stream()}
 	process, err := c.sandbox.Start(ctx, sandbox.Command{
-		Argv: []string{"bash", "-c", c.Line}, Dir: c.workspace.Resolved(), Writable: c.workspace.Beside(), Network: c.network,
+		Argv: []string{"bash", "-c", c.Line}, Dir: c.workspace.Resolved(), Writable: c.workspace.ExtraDirs(), Network: c.network,
 		Stdout: printed, Stderr: printed,
 	})
 	if err != nil {
@@ -85,40 +83,40 @@ func (c *Command) start() error {
 	return nil
 }
 
-// kill ends the command with all that it has started, and waits until nothing is left.
+// kill kills the command with all its processes, and waits until none is left.
 func (c *Command) kill(why error) {
-	c.why = why
+	c.killCause = why
 	c.cancel(why)
 	<-c.ended
 }
 
-// findRoom takes a place among the commands in the background, if there is one.
-func (c *Command) findRoom() bool {
+// acquireSlot takes a background slot, if one is free.
+func (c *Command) acquireSlot() bool {
 	select {
-	case c.room <- struct{}{}:
-		c.roomy = true
+	case c.backgroundSlots <- struct{}{}:
+		c.holdsSlot = true
 	default:
 	}
-	return c.roomy
+	return c.holdsSlot
 }
 
-func (c *Command) leaveRoom() {
-	if c.roomy {
-		c.roomy = false
-		<-c.room
+func (c *Command) releaseSlot() {
+	if c.holdsSlot {
+		c.holdsSlot = false
+		<-c.backgroundSlots
 	}
 }
 
-// spawn gives the command away.
+// spawn hands the command over.
 func (c *Command) spawn() Spawn {
 	return Spawn{Background: true, Description: c.Description, Command: c}
 }
 
-// Take says that somebody is going to carry the command. From then on it needs the
-// workspace no more but as a directory, and all that it prints is in its file.
+// Take accepts responsibility for the command. From then on it needs only the directory of the
+// workspace, and its whole output goes to its file.
 func (c *Command) Take() {
 	c.taken = true
-	c.output.keepAll()
+	c.output.keepInFile()
 }
 
 // Drop ends a command that nobody has taken.
@@ -129,25 +127,25 @@ func (c *Command) Drop() {
 	if c.cancel != nil {
 		c.kill(errInterrupted)
 	}
-	c.leaveRoom()
+	c.releaseSlot()
 }
 
-// Carry runs a command that was taken to its end, or kills it when ctx ends. told gets the end of
-// what it has printed, at most once a second, whenever that has changed.
-func (c *Command) Carry(ctx context.Context, told func(output string)) CommandEnd {
-	defer c.leaveRoom()
+// Run runs a taken command to its end, or kills it when ctx ends. onOutput receives the end of the
+// output, at most once a second, whenever it has changed.
+func (c *Command) Run(ctx context.Context, onOutput func(output string)) CommandEnd {
+	defer c.releaseSlot()
 	if c.cancel == nil {
 		if err := c.start(); err != nil {
 			return CommandEnd{Reason: tree.ReasonToolError, Detail: errorText(err)}
 		}
 	}
-	timeout, tick := time.NewTimer(c.Timeout), time.NewTicker(toldEvery)
+	timeout, tick := time.NewTimer(c.Timeout), time.NewTicker(progressInterval)
 	defer timeout.Stop()
 	defer tick.Stop()
 	for seen := int64(0); ; {
-		if printed := c.output.printed(); printed > seen {
+		if printed := c.output.bytesPrinted(); printed > seen {
 			seen = printed
-			told(c.output.end(maxTold))
+			onOutput(c.output.tailText(maxProgressBytes))
 		}
 		select {
 		case <-c.ended:
@@ -163,14 +161,14 @@ func (c *Command) Carry(ctx context.Context, told func(output string)) CommandEn
 	}
 }
 
-// end says how the command has ended.
+// end returns how the command ended.
 func (c *Command) end() CommandEnd {
 	end := CommandEnd{Output: c.output.text()}
 	switch {
 	case c.err == nil:
-	case errors.Is(c.why, errTimeout):
+	case errors.Is(c.killCause, errTimeout):
 		end.Reason, end.Detail = tree.ReasonTimeout, fmt.Sprintf("killed after %s", c.Timeout)
-	case errors.Is(c.why, errInterrupted):
+	case errors.Is(c.killCause, errInterrupted):
 		end.Reason, end.Detail = tree.ReasonInterrupted, "its worker has stopped"
 	default:
 		end.Reason, end.Detail = tree.ReasonToolError, c.status()
@@ -178,7 +176,7 @@ func (c *Command) end() CommandEnd {
 	return end
 }
 
-// result is what the model is told of a command in the foreground.
+// result is the result of a foreground command.
 func (c *Command) result() Done {
 	text := strings.TrimRight(c.output.text(), "\n")
 	if text == "" {
@@ -187,27 +185,27 @@ func (c *Command) result() Done {
 	switch {
 	case c.err == nil:
 		return Done{Text: text}
-	case errors.Is(c.why, errTimeout):
+	case errors.Is(c.killCause, errTimeout):
 		return Done{IsError: true, Text: fmt.Sprintf("%s\n[timeout: killed after %s, with all that it had started]", text, c.Timeout)}
 	}
 	return Done{IsError: true, Text: text + "\n[" + c.status() + "]"}
 }
 
-// bySignal is what is added to a signal's number in the exit code of what it has ended.
-const bySignal = 128
+// signalExitBase plus the number of a signal is the exit code of a process that the signal killed.
+const signalExitBase = 128
 
-// status says how a command has ended that has not ended well.
+// status describes how a failed command ended.
 func (c *Command) status() string {
 	exit, exited := errors.AsType[*exec.ExitError](c.err)
 	if !exited {
 		return errorText(c.err)
 	}
 	code := exit.ExitCode()
-	if name := unix.SignalName(syscall.Signal(code - bySignal)); name != "" {
+	if name := unix.SignalName(syscall.Signal(code - signalExitBase)); name != "" {
 		return fmt.Sprintf("exit code %d, as after %s", code, name)
 	}
 	return fmt.Sprintf("exit code %d", code)
 }
 
-// errorText is an error for a model.
+// errorText formats an error for a model.
 func errorText(err error) string { return failed(err).Text }

@@ -8,31 +8,31 @@ import (
 	"strings"
 )
 
-// Bounds of what a sub-agent is told from files.
+// Bounds of the context of a sub-agent.
 const (
-	contextFiles     = 20
-	contextFileBytes = 64 << 10  // of one file
-	contextBytes     = 256 << 10 // of all
-	maxContext       = 250_000   // characters of context text
+	maxContextFiles     = 20
+	maxContextFileBytes = 64 << 10  // of one file
+	maxContextBytes     = 256 << 10 // of all
+	maxContextText      = 250_000   // characters of context text
 )
 
-// context is what a sub-agent is told beside its prompt: the text, each file that can
-// be read, and which can't. A file that can't be read does not stop the task.
-func (w *Workspace) context(ctx context.Context, text string, files []string) []string {
+// contextParts returns the context of a sub-agent: the text, the content of each readable file,
+// and a list of the others. A file that cannot be read does not fail the task.
+func (w *Workspace) contextParts(ctx context.Context, text string, files []string) []string {
 	var parts []string
 	if text != "" {
 		parts = append(parts, "Context that comes with the task:\n"+text)
 	}
-	room := contextBytes
+	room := maxContextBytes
 	var failed []string
 	for _, name := range files {
-		content, err := w.contextFile(ctx, name, min(room, contextFileBytes))
+		content, err := w.contextFile(ctx, name, min(room, maxContextFileBytes))
 		if err != nil {
 			failed = append(failed, fmt.Sprintf("- %s", printable([]byte(err.Error()), int64(len(err.Error())), maxError)))
 			continue
 		}
 		room -= len(content)
-		parts = append(parts, fmt.Sprintf("File %s, as it was when you got the task:\n%s", shown(name), content))
+		parts = append(parts, fmt.Sprintf("File %s, as it was when you got the task:\n%s", displayPath(name), content))
 	}
 	if len(failed) > 0 {
 		parts = append(parts, "Files that were meant to come with the task and could not be read:\n"+strings.Join(failed, "\n"))
@@ -40,10 +40,10 @@ func (w *Workspace) context(ctx context.Context, text string, files []string) []
 	return parts
 }
 
-// contextFile gives the start of a text file, at most limit bytes of it.
+// contextFile returns the beginning of a text file, at most limit bytes.
 func (w *Workspace) contextFile(ctx context.Context, name string, limit int) (content string, err error) {
 	if limit <= 0 {
-		return "", fmt.Errorf("%s: left out, since all files together may have %d bytes; read it yourself", shown(name), contextBytes)
+		return "", fmt.Errorf("%s: left out, since all files together may have %d bytes; read it yourself", displayPath(name), maxContextBytes)
 	}
 	path, err := w.rel(name)
 	if err != nil {
@@ -64,7 +64,7 @@ func (w *Workspace) contextFile(ctx context.Context, name string, limit int) (co
 		case err != nil:
 			return "", pathError(path, err)
 		}
-		text := clean(line)
+		text := validText(line)
 		if out.Len()+len(text)+1 > limit || size > int64(len(line)) {
 			fmt.Fprintf(&out, "[cut: the file goes on with line %d; read it yourself if you need the rest]\n", number)
 			return out.String(), nil

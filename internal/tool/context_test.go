@@ -12,8 +12,8 @@ func TestContextFiles(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for name, content := range map[string]string{
-		"a.txt": "one\ntwo\n", "binary": "a\x00b", "long": strings.Repeat("line\n", contextFileBytes),
-		"wide": strings.Repeat("x", contextFileBytes+10), "empty": "",
+		"a.txt": "one\ntwo\n", "binary": "a\x00b", "long": strings.Repeat("line\n", maxContextFileBytes),
+		"wide": strings.Repeat("x", maxContextFileBytes+10), "empty": "",
 	} {
 		must(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
 	}
@@ -21,7 +21,7 @@ func TestContextFiles(t *testing.T) {
 	must(t, err)
 	t.Cleanup(func() { w.Close() })
 
-	parts := w.context(t.Context(), "known", []string{"a.txt", "binary", "none", "../out", "empty", "long", "wide", "."})
+	parts := w.contextParts(t.Context(), "known", []string{"a.txt", "binary", "none", "../out", "empty", "long", "wide", "."})
 	if len(parts) != 6 {
 		t.Fatalf("%d parts: %.200q", len(parts), parts)
 	}
@@ -34,7 +34,7 @@ func TestContextFiles(t *testing.T) {
 		}
 	}
 	for _, i := range []int{3, 4} {
-		if !strings.Contains(parts[i], "[cut: the file goes on with line") || len(parts[i]) > contextFileBytes+200 {
+		if !strings.Contains(parts[i], "[cut: the file goes on with line") || len(parts[i]) > maxContextFileBytes+200 {
 			t.Errorf("part %d has %d bytes and ends %q", i, len(parts[i]), parts[i][max(0, len(parts[i])-100):])
 		}
 	}
@@ -52,12 +52,12 @@ func TestContextFilesShareABound(t *testing.T) {
 	var names []string
 	for i := range 6 {
 		names = append(names, fmt.Sprint("f", i))
-		must(t, os.WriteFile(filepath.Join(dir, names[i]), []byte(strings.Repeat("0123456\n", contextFileBytes/8)), 0o600))
+		must(t, os.WriteFile(filepath.Join(dir, names[i]), []byte(strings.Repeat("0123456\n", maxContextFileBytes/8)), 0o600))
 	}
 	w, err := OpenWorkspace(dir)
 	must(t, err)
 	t.Cleanup(func() { w.Close() })
-	parts := w.context(t.Context(), "", names)
+	parts := w.contextParts(t.Context(), "", names)
 	if n := len(parts); n != 5 || !strings.Contains(parts[4], "- f4: left out") || !strings.Contains(parts[4], "- f5: left out") {
 		t.Errorf("%d parts, the last is %q", n, parts[n-1])
 	}

@@ -28,13 +28,12 @@ var docsSchema = json.RawMessage(`{
   "additionalProperties": false
 }`)
 
-// DocsTool is the name of the tool that [NewDocs] gives. Only a definition that
-// names it among its tools has it.
+// DocsTool is the name of the tool that [NewDocs] returns. Only a definition that names it has it.
 const DocsTool = "docs"
 
 type docsTool struct{ pages fs.FS }
 
-// NewDocs gives the tool that reads the documents of the program.
+// NewDocs returns the tool that reads the documentation of Coppice.
 func NewDocs(pages fs.FS) Tool { return docsTool{pages} }
 
 func (docsTool) Spec() model.ToolSpec {
@@ -48,10 +47,10 @@ func (t docsTool) Call(_ context.Context, call Call) Outcome {
 	page := in.optional("page", "", maxError)
 	search := in.optional("search", "", maxError)
 	offset := in.number("offset", 1, 1, math.MaxInt32)
-	if err := in.end(); err != nil {
+	if err := in.err(); err != nil {
 		return failed(err)
 	}
-	names, err := t.names()
+	names, err := t.pageNames()
 	switch {
 	case err != nil:
 		return failed(err)
@@ -67,8 +66,8 @@ func (t docsTool) Call(_ context.Context, call Call) Outcome {
 	return result(t.list(names))
 }
 
-// names lists the pages.
-func (t docsTool) names() ([]string, error) {
+// pageNames lists the pages.
+func (t docsTool) pageNames() ([]string, error) {
 	var names []string
 	err := fs.WalkDir(t.pages, ".", func(name string, d fs.DirEntry, err error) error {
 		if err == nil && !d.IsDir() {
@@ -79,12 +78,12 @@ func (t docsTool) names() ([]string, error) {
 	return names, err
 }
 
-// list gives the pages with their titles: the first line that says something.
+// list returns the pages with their titles. The title is the first meaningful line.
 func (t docsTool) list(names []string) (string, error) {
 	var out listing
 	for _, name := range names {
 		title := ""
-		err := t.each(name, func(_ int, line string) bool {
+		err := t.eachLine(name, func(_ int, line string) bool {
 			line = strings.Trim(line, "#/ ")
 			if line != "" && !strings.HasPrefix(line, "syntax") && !strings.HasPrefix(line, "import") &&
 				!strings.HasPrefix(line, "package") && !strings.HasPrefix(line, "option") {
@@ -99,13 +98,13 @@ func (t docsTool) list(names []string) (string, error) {
 			break
 		}
 	}
-	return out.or("No pages"), nil
+	return out.textOr("No pages"), nil
 }
 
 func (t docsTool) show(page string, offset int) (string, error) {
 	var out listing
 	last, cut := 0, false
-	err := t.each(page, func(number int, line string) bool {
+	err := t.eachLine(page, func(number int, line string) bool {
 		last = number
 		cut = number >= offset && !out.add(fmt.Sprintf("%6d\t%s", number, line))
 		return !cut
@@ -114,11 +113,11 @@ func (t docsTool) show(page string, offset int) (string, error) {
 	case err != nil:
 		return "", err
 	case cut:
-		out.cut("the page goes on; continue with offset %d", last)
+		out.noteCut("the page goes on; continue with offset %d", last)
 	case out.lines == 0:
 		return "", fmt.Errorf("offset: the page has only %d lines", last)
 	}
-	return out.or(""), nil
+	return out.textOr(""), nil
 }
 
 func (t docsTool) search(names []string, words string) (string, error) {
@@ -126,7 +125,7 @@ func (t docsTool) search(names []string, words string) (string, error) {
 	words = strings.ToLower(words)
 	full := false
 	for _, name := range names {
-		err := t.each(name, func(number int, line string) bool {
+		err := t.eachLine(name, func(number int, line string) bool {
 			if strings.Contains(strings.ToLower(line), words) {
 				full = full || !out.add(fmt.Sprintf("%s:%d: %s", name, number, line))
 			}
@@ -137,13 +136,13 @@ func (t docsTool) search(names []string, words string) (string, error) {
 		}
 	}
 	if full {
-		out.cut("there are more such lines; search for something rarer, or in one page")
+		out.noteCut("there are more such lines; search for something rarer, or in one page")
 	}
-	return out.or("No line contains that"), nil
+	return out.textOr("No line contains that"), nil
 }
 
-// each calls look with the lines of a page, until it says that it has seen enough.
-func (t docsTool) each(page string, look func(number int, line string) bool) error {
+// eachLine calls look with the lines of a page until it returns false.
+func (t docsTool) eachLine(page string, look func(number int, line string) bool) error {
 	text, err := fs.ReadFile(t.pages, page)
 	if err != nil {
 		return err

@@ -14,8 +14,8 @@ import (
 	"github.com/coppice-run/coppice/internal/excerpt"
 )
 
-// readDocument gives the text of an answer, or says that it has none. What is too
-// long for a result is kept in the workspace.
+// readDocument returns the text of a response, or says that it has none. Text that is too long for
+// a result is saved in the workspace.
 func readDocument(resp *http.Response, w *Workspace) (string, error) {
 	data, err := io.ReadAll(io.LimitReader(resp.Body, fetchBytes+1))
 	if err != nil {
@@ -34,8 +34,8 @@ func readDocument(resp *http.Response, w *Workspace) (string, error) {
 	if err != nil {
 		kind = "application/octet-stream"
 	}
-	if !textual(kind) || bytes.IndexByte(data[:min(len(data), binaryHead)], 0) >= 0 && !strings.Contains(declared, "utf-16") {
-		return fmt.Sprintf("%s is of the type %s, which has no text that could be shown.", resp.Request.URL, shown(kind)), nil
+	if !isText(kind) || bytes.IndexByte(data[:min(len(data), binarySniffBytes)], 0) >= 0 && !strings.Contains(declared, "utf-16") {
+		return fmt.Sprintf("%s is of the type %s, which has no text that could be shown.", resp.Request.URL, displayPath(kind)), nil
 	}
 	decoded, err := decode(data, declared)
 	if err != nil {
@@ -55,11 +55,11 @@ func readDocument(resp *http.Response, w *Workspace) (string, error) {
 			cut = fmt.Sprintf("only the first %d bytes of the document's text are here", maxPage)
 		}
 	}
-	return fetched(w, resp.Request.URL.String(), title, text, cut), nil
+	return fetchResult(w, resp.Request.URL.String(), title, text, cut), nil
 }
 
-// textual reports whether a media type is one of text.
-func textual(kind string) bool {
+// isText reports whether a media type is a text format.
+func isText(kind string) bool {
 	switch kind {
 	case "application/json", "application/xml", "application/javascript", "application/x-ndjson", "application/yaml",
 		"application/x-yaml", "application/toml", "application/x-sh", "application/sql":
@@ -68,8 +68,8 @@ func textual(kind string) bool {
 	return strings.HasPrefix(kind, "text/") || strings.HasSuffix(kind, "+json") || strings.HasSuffix(kind, "+xml") || strings.HasSuffix(kind, "+yaml")
 }
 
-// decode gives a text in UTF-8. What is that already stays as it is, unless the
-// answer names another encoding.
+// decode converts text to UTF-8. Valid UTF-8 stays unchanged, unless the response declares another
+// encoding.
 func decode(data []byte, declared string) ([]byte, error) {
 	encoding, name, certain := charset.DetermineEncoding(data, declared)
 	if name == "utf-8" || !certain && utf8.Valid(data) {
@@ -82,15 +82,15 @@ func decode(data []byte, declared string) ([]byte, error) {
 	return decoded, nil
 }
 
-// fetched is the result: where the text is from, and as much of it as fits. cut says what
-// there is of the document, if that is not all.
-func fetched(w *Workspace, from, title, text, cut string) string {
+// fetchResult builds the result: the URL, and as much of the text as fits. cut says what is
+// missing from the document; empty if it is complete.
+func fetchResult(w *Workspace, from, title, text, cut string) string {
 	head := from + "\n"
 	if title != "" {
-		title = clean([]byte(title))
+		title = validText([]byte(title))
 		head += "Title: " + excerpt.Head(title, maxError) + "\n"
 	}
-	if text = strings.TrimSpace(clean([]byte(text))); text == "" {
+	if text = strings.TrimSpace(validText([]byte(text))); text == "" {
 		return head + "\nThe document has no text."
 	}
 	note := ""

@@ -11,7 +11,7 @@ import (
 	"github.com/coppice-run/coppice/internal/model"
 )
 
-// editName is what rules call the changing of parts of a file.
+// editName is the tool's name in rules.
 const editName = "edit"
 
 //go:embed edit.md
@@ -29,8 +29,8 @@ var editSchema = json.RawMessage(`{
   "additionalProperties": false
 }`)
 
-// maxPlaces is how many line numbers a result names.
-const maxPlaces = 10
+// maxLineNumbers is how many line numbers a result contains.
+const maxLineNumbers = 10
 
 type editTool struct{}
 
@@ -62,42 +62,42 @@ func parseEdit(raw json.RawMessage) (editInput, error) {
 		all:    in.flag("replace_all", false),
 	}
 	if _, given := in.fields["old_string"]; given && parsed.before == "" {
-		in.problem("old_string: expected a string that is not empty")
+		in.addProblem("old_string: expected a string that is not empty")
 	}
-	return parsed, in.end()
+	return parsed, in.err()
 }
 
 func (in editInput) revise(file *textFile) (after, said string, _ error) {
 	if file == nil {
-		return "", "", fmt.Errorf("%s: no such file; to make one use %s", shown(in.path), writeName)
+		return "", "", fmt.Errorf("%s: no such file; to make one use %s", displayPath(in.path), writeName)
 	}
-	before, instead := breaksOf(file.content, in.before), breaksOf(file.content, in.after)
+	before, instead := withBreaksOf(file.content, in.before), withBreaksOf(file.content, in.after)
 	n := strings.Count(file.content, before)
 	switch {
 	case before == instead:
 		return "", "", errors.New("old_string and new_string are the same: nothing would change")
-	case n == 0 && mixed(file.content) && strings.Contains(plainBreaks(file.content), plainBreaks(before)):
-		return "", "", fmt.Errorf("%s: old_string is in the file but for its line breaks, which are of two kinds there: change one line at a time", shown(in.path))
+	case n == 0 && hasMixedBreaks(file.content) && strings.Contains(plainBreaks(file.content), plainBreaks(before)):
+		return "", "", fmt.Errorf("%s: old_string is in the file but for its line breaks, which are of two kinds there: change one line at a time", displayPath(in.path))
 	case n == 0:
 		return "", "", fmt.Errorf("%s: old_string is not in the file; it has to match exactly, blanks and line breaks included, and without the line numbers of %s",
-			shown(in.path), readName)
+			displayPath(in.path), readName)
 	case n > 1 && !in.all:
 		return "", "", fmt.Errorf("%s: old_string is in the file %d times, on %s: give more of what stands around it, or set replace_all",
-			shown(in.path), n, places(file.content, before))
+			displayPath(in.path), n, lineNumbers(file.content, before))
 	}
-	said = fmt.Sprintf("Replaced 1 occurrence, on %s", places(file.content, before))
+	said = fmt.Sprintf("Replaced 1 occurrence, on %s", lineNumbers(file.content, before))
 	if n > 1 {
-		said = fmt.Sprintf("Replaced %d occurrences, before on %s", n, places(file.content, before))
+		said = fmt.Sprintf("Replaced %d occurrences, before on %s", n, lineNumbers(file.content, before))
 	}
 	if grown := len(file.content) + n*(len(instead)-len(before)); grown > maxFile {
-		return "", "", fmt.Errorf("%s: would have %d bytes, a file that is written may have %d; nothing was changed", shown(in.path), grown, maxFile)
+		return "", "", fmt.Errorf("%s: would have %d bytes, a file that is written may have %d; nothing was changed", displayPath(in.path), grown, maxFile)
 	}
 	return strings.ReplaceAll(file.content, before, instead), said, nil
 }
 
-// breaksOf gives a text the line breaks of a file, if those are all CRLF: a model
-// does not see which they are.
-func breaksOf(file, text string) string {
+// withBreaksOf converts the line breaks of a text to CRLF if all line breaks of the file are CRLF:
+// a model does not see which kind they are.
+func withBreaksOf(file, text string) string {
 	if n := strings.Count(file, "\n"); n == 0 || n != strings.Count(file, "\r\n") {
 		return text
 	}
@@ -106,17 +106,17 @@ func breaksOf(file, text string) string {
 
 func plainBreaks(text string) string { return strings.ReplaceAll(text, "\r\n", "\n") }
 
-// mixed reports whether a text has line breaks of both kinds.
-func mixed(text string) bool {
+// hasMixedBreaks reports whether a text has line breaks of both kinds.
+func hasMixedBreaks(text string) bool {
 	n := strings.Count(text, "\r\n")
 	return n > 0 && n < strings.Count(text, "\n")
 }
 
-// places names the lines that occurrences of a text begin on.
-func places(content, text string) string {
+// lineNumbers lists the lines on which a text occurs.
+func lineNumbers(content, text string) string {
 	var lines []string
 	line := 1
-	for range maxPlaces {
+	for range maxLineNumbers {
 		before, rest, found := strings.Cut(content, text)
 		if !found {
 			break

@@ -132,7 +132,7 @@ func tries(t *testing.T, w *Workspace) map[string]func(path string) string {
 		"edit":          builtin("edit", map[string]string{"path": "PATH", "old_string": "secret", "new_string": "changed"}),
 		"skill":         use(skills, map[string]string{"name": "PATH"}),
 		"skill file":    use(skills, map[string]string{"name": "good", "file": "PATH"}),
-		"context_files": func(path string) string { return strings.Join(w.context(t.Context(), "", []string{path}), "\n") },
+		"context_files": func(path string) string { return strings.Join(w.contextParts(t.Context(), "", []string{path}), "\n") },
 	}
 }
 

@@ -26,41 +26,40 @@ var findSchema = json.RawMessage(`{
   "additionalProperties": false
 }`)
 
-// FindTool is the tool that finds others. It comes by itself where there are any to be found.
+// FindTool is the tool that finds deferred tools. A run with deferred tools gets it automatically.
 const FindTool = "find_tools"
 
 const (
-	// MaxHandedOver is how many tools a run is handed from the start. If it has more,
-	// those that don't come with Coppice have to be looked for.
-	MaxHandedOver = 40
-	// findLimit is how many tools are found if the model does not say.
+	// MaxInitialTools is how many tools a run gets from the start. If it has more, those that are
+	// not part of Coppice are deferred.
+	MaxInitialTools = 40
+	// findLimit is the default number of results.
 	findLimit = 5
-	// maxFound is how many are found at most.
+	// maxFound is the maximum number of results.
 	maxFound = 20
-	// minPart is how long a word has to be to count as a part of a name, in bytes.
-	minPart = 3
-	// maxNamed is how many deferred tools the description names.
+	// minPartialMatch is the minimum length in bytes of a word that matches a part of a name.
+	minPartialMatch = 3
+	// maxNamed is how many deferred tools the description lists.
 	maxNamed = 200
 )
 
-// Finder is a tool whose results hand deferred tools to the model. What was handed
-// over follows from the transcript alone.
+// Finder is a tool whose results make deferred tools available. Which tools are available follows
+// from the transcript alone.
 type Finder interface {
 	Tool
-	// Found gives the names of the tools that a result hands over.
+	// Found returns the names of the tools in a result.
 	Found(result string) []string
 }
 
-// Defer splits the tools of a run into those that it is handed from the start and
-// those that it has to look for, which are the ones that the entries (see
-// [policy.Names]) name, and if there are too many, all that don't come with Coppice.
-// If any are deferred, the tool to find them is among the first; an agent that may not find
-// any is without them.
+// Defer splits the tools of a run into initial and deferred ones. Tools that the entries match
+// (see [policy.EntryMatches]) are deferred; if there are too many tools, so are all that are not
+// part of Coppice. If any are deferred, the tool to find them is among the initial ones. An agent
+// that may not find tools gets no deferred tools.
 func Defer(tools []Tool, entries []string, finds bool) (first, deferred []Tool) {
 	own := Names()
 	for _, t := range tools {
 		name := t.Spec().Name
-		if named(entries, name) || len(tools) > MaxHandedOver && !slices.Contains(own, name) {
+		if matchesAny(entries, name) || len(tools) > MaxInitialTools && !slices.Contains(own, name) {
 			deferred = append(deferred, t)
 			continue
 		}
@@ -70,7 +69,7 @@ func Defer(tools []Tool, entries []string, finds bool) (first, deferred []Tool) 
 	case !finds:
 		return first, nil
 	case len(deferred) > 0:
-		first = append(first, newFind(deferred))
+		first = append(first, newFindTool(deferred))
 	}
 	return first, deferred
 }
@@ -80,7 +79,7 @@ type findTool struct {
 	deferred []model.ToolSpec
 }
 
-func newFind(deferred []Tool) Finder {
+func newFindTool(deferred []Tool) Finder {
 	t := findTool{}
 	var names []string
 	for _, d := range deferred {
@@ -99,8 +98,8 @@ func (t findTool) Spec() model.ToolSpec { return t.spec }
 
 func (findTool) Effect() Effect { return EffectNone }
 
-// found is the text of a result.
-type found struct {
+// findResult is the text of a result.
+type findResult struct {
 	Tools []foundTool `json:"tools"`
 	Note  string      `json:"note,omitempty"`
 }
@@ -115,15 +114,15 @@ func (t findTool) Call(_ context.Context, call Call) Outcome {
 	in := newInput(call.Input)
 	query := in.required("query", maxError)
 	limit := in.number("limit", findLimit, 1, maxFound)
-	if err := in.end(); err != nil {
+	if err := in.err(); err != nil {
 		return failed(err)
 	}
-	out := found{Tools: []foundTool{}}
+	out := findResult{Tools: []foundTool{}}
 	size := 0
 	for _, spec := range t.matching(query, int(limit)) {
-		one := foundTool{spec.Name, clean([]byte(spec.Description)), spec.Schema}
+		one := foundTool{spec.Name, validText([]byte(spec.Description)), spec.Schema}
 		if size += len(one.Description) + len(one.Schema); size > maxOutput/2 {
-			// The model is told all of it with its next call.
+			// The model gets the full description with its next call.
 			one.Description, one.Schema = "", nil
 		}
 		out.Tools = append(out.Tools, one)
@@ -135,8 +134,8 @@ func (t findTool) Call(_ context.Context, call Call) Outcome {
 	return result(string(text), err)
 }
 
-// matching gives the tools that fit best: those that the query names, then by how many of
-// the words are in the name, then in the description.
+// matching returns the best matches: tools that the query names, then by how many of its words are
+// in the name, then in the description.
 func (t findTool) matching(query string, limit int) []model.ToolSpec {
 	type match struct {
 		spec  model.ToolSpec
@@ -151,13 +150,13 @@ func (t findTool) matching(query string, limit int) []model.ToolSpec {
 			switch {
 			case slices.Contains(name, word):
 				score += 4
-			case len(word) >= minPart && strings.Contains(strings.ToLower(spec.Name), word):
+			case len(word) >= minPartialMatch && strings.Contains(strings.ToLower(spec.Name), word):
 				score += 2
 			case slices.Contains(description, word):
 				score++
 			}
 		}
-		if exact := strings.TrimSpace(query); strings.EqualFold(exact, spec.Name) || policy.Names(exact, spec.Name) {
+		if exact := strings.TrimSpace(query); strings.EqualFold(exact, spec.Name) || policy.EntryMatches(exact, spec.Name) {
 			score += 1000
 		}
 		if score > 0 {
@@ -177,9 +176,9 @@ func wordsOf(text string) []string {
 }
 
 func (t findTool) Found(text string) []string {
-	var out found
+	var out findResult
 	if json.Unmarshal([]byte(text), &out) != nil {
-		return nil // cut on its way; the model has not seen it whole either
+		return nil // it was cut, so the model has not seen all of it either
 	}
 	var names []string
 	for _, one := range out.Tools {

@@ -63,7 +63,7 @@ func TestDefer(t *testing.T) {
 			t.Errorf("%s: %s, want %s", entry, specNames(deferred), want)
 		}
 	}
-	if best := newFind(servers[7:]).(findTool).matching("mcp__mail__*", 2); len(best) != 2 || best[0].Name != "mcp__mail__send" || best[1].Name != "mcp__mail__read" {
+	if best := newFindTool(servers[7:]).(findTool).matching("mcp__mail__*", 2); len(best) != 2 || best[0].Name != "mcp__mail__send" || best[1].Name != "mcp__mail__read" {
 		t.Errorf("looked for by a glob: %v", best)
 	}
 	var many []Tool
@@ -71,11 +71,11 @@ func TestDefer(t *testing.T) {
 	for _, name := range own {
 		many = append(many, spare{name, "comes with Coppice"})
 	}
-	for i := range MaxHandedOver {
+	for i := range MaxInitialTools {
 		many = append(many, spare{fmt.Sprint("spare_", i), "does nothing"})
 	}
 	first, deferred = Defer(many, nil, true)
-	if specNames(first) != strings.Join(own, " ")+" find_tools" || len(deferred) != MaxHandedOver {
+	if specNames(first) != strings.Join(own, " ")+" find_tools" || len(deferred) != MaxInitialTools {
 		t.Errorf("too many: %s; %d", specNames(first), len(deferred))
 	}
 	first, deferred = Defer(many, nil, false)
@@ -90,7 +90,7 @@ func TestFindTools(t *testing.T) {
 		spare{"mail_send", "Sends a letter to somebody."}, spare{"mail_read", "Shows letters."},
 		spare{"calendar", "Shows what is on; can send an invitation."}, spare{"huge", "huge " + strings.Repeat("x", maxOutput)},
 	}
-	find := newFind(deferred)
+	find := newFindTool(deferred)
 	if about := find.Spec().Description; !strings.Contains(about, "mail_send, mail_read, calendar, huge") {
 		t.Errorf("the description names no tools: %s", about)
 	}

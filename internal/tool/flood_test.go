@@ -60,7 +60,7 @@ func TestFlood(t *testing.T) {
 		len(done.Text) > 30_000 || !utf8.ValidString(done.Text) {
 		t.Errorf("the result has %d bytes: %.100q…", len(done.Text), done.Text)
 	}
-	info, err := os.Stat(filepath.Join(dir, KeptDir, "flood.txt"))
+	info, err := os.Stat(filepath.Join(dir, OutputDir, "flood.txt"))
 	if err != nil || info.Size() != floodFile {
 		t.Errorf("the file is %v, %v", info, err)
 	}

@@ -31,8 +31,8 @@ var globSchema = json.RawMessage(`{
 const (
 	// maxPattern bounds a glob or a regular expression, in characters.
 	maxPattern = 1000
-	// maxAlternatives bounds how many patterns a glob with braces stands for:
-	// each of them may be tried on each path.
+	// maxAlternatives bounds how many patterns a glob with braces stands for: each may be matched
+	// against each path.
 	maxAlternatives = 256
 )
 
@@ -62,13 +62,13 @@ func parseGlob(raw json.RawMessage) (globInput, error) {
 		pattern: in.required("pattern", maxPattern),
 		path:    in.optional("path", ".", maxPath),
 	}
-	if err := in.end(); err != nil {
+	if err := in.err(); err != nil {
 		return globInput{}, err
 	}
 	return parsed, checkGlob("pattern", parsed.pattern)
 }
 
-// checkGlob refuses a pattern that is malformed or would take long to match.
+// checkGlob refuses a pattern that is malformed or slow to match.
 func checkGlob(field, pattern string) error {
 	if !doublestar.ValidatePattern(pattern) {
 		return fmt.Errorf("wrong input: %s: %q is not a valid glob pattern", field, pattern)
@@ -79,8 +79,8 @@ func checkGlob(field, pattern string) error {
 	return nil
 }
 
-// alternatives bounds from above how many patterns one with braces stands for. What is
-// escaped or in a class is no brace, as it is none when the pattern is matched.
+// alternatives returns an upper bound on how many patterns a pattern with braces stands for. Like
+// the matcher, it ignores braces that are escaped or in a class.
 func alternatives(pattern string) int {
 	total, open := 1, []int(nil)
 	escaped, class := false, false
@@ -123,7 +123,7 @@ func glob(ctx context.Context, w *Workspace, in globInput) (string, error) {
 	for name, err := range w.files(ctx, start) {
 		if err != nil {
 			skipped++
-		} else if doublestar.MatchUnvalidated(pattern, below(start, name)) && !out.add(shown(name)) {
+		} else if doublestar.MatchUnvalidated(pattern, below(start, name)) && !out.add(displayPath(name)) {
 			full = true
 			break
 		}
@@ -131,15 +131,15 @@ func glob(ctx context.Context, w *Workspace, in globInput) (string, error) {
 	if err := ctx.Err(); err != nil {
 		return "", err
 	}
-	out.skipped(skipped)
+	out.noteSkipped(skipped)
 	if full {
-		out.cut("the first %d files shown, there are more; use a narrower pattern or a path further down", out.lines)
+		out.noteCut("the first %d files shown, there are more; use a narrower pattern or a path further down", out.lines)
 	}
-	return out.or(noFiles), nil
+	return out.textOr(noFiles), nil
 }
 
-// globStart moves the fixed directories of the pattern to the place to start
-// from, so that only what is below them is walked.
+// globStart moves the fixed directories of the pattern to the start directory, so that only what
+// is below them is walked.
 func globStart(w *Workspace, in globInput) (start, pattern string, err error) {
 	if start, err = w.rel(in.path); err != nil {
 		return "", "", err
@@ -149,15 +149,15 @@ func globStart(w *Workspace, in globInput) (start, pattern string, err error) {
 		return "", "", err
 	}
 	if !info.IsDir() {
-		return "", "", fmt.Errorf("%s: a file; path has to name a directory", shown(start))
+		return "", "", fmt.Errorf("%s: a file; path has to name a directory", displayPath(start))
 	}
 	base, pattern := splitGlob(start, in.pattern)
 	start, err = w.rel(base)
 	return start, pattern, err
 }
 
-// splitGlob takes the fixed directories of a pattern apart from the rest of it. They are
-// below a directory unless they are absolute.
+// splitGlob splits the fixed directories off a pattern. They are relative to dir unless they are
+// absolute.
 func splitGlob(dir, pattern string) (base, rest string) {
 	base, rest = doublestar.SplitPattern(pattern)
 	if !path.IsAbs(base) {
@@ -166,7 +166,7 @@ func splitGlob(dir, pattern string) (base, rest string) {
 	return base, rest
 }
 
-// below gives the path of a file relative to a directory above it.
+// below returns the path of a file relative to a directory above it.
 func below(dir, name string) string {
 	if dir == "." {
 		return name

@@ -39,16 +39,16 @@ const (
 	// grepLine is how much of a line is searched, grepShown how much is shown.
 	grepLine  = 1 << 20
 	grepShown = 500
-	// maxProgram bounds what a regular expression costs per character.
+	// maxProgram bounds the cost of a regular expression per character.
 	maxProgram = 5000
-	// quickLine is how long a line may be to be matched in one go; on a longer
-	// one the match stops when the context ends.
+	// quickLine is the length up to which a line is matched in one go. On a longer line the match
+	// stops when the context ends.
 	quickLine = 4 << 10
-	// maxHead bounds what head_limit may ask for.
+	// maxHead bounds head_limit.
 	maxHead = 100_000
 )
 
-// What a search gives.
+// The output modes.
 const (
 	grepFiles   = "files_with_matches"
 	grepContent = "content"
@@ -87,7 +87,7 @@ func parseGrep(raw json.RawMessage) (grepInput, error) {
 		head: int(in.number("head_limit", 0, 1, maxHead)),
 	}
 	ignoreCase := in.flag("case_insensitive", false)
-	err := in.end()
+	err := in.err()
 	if err == nil {
 		err = checkGlob("glob", parsed.glob)
 	}
@@ -97,7 +97,7 @@ func parseGrep(raw json.RawMessage) (grepInput, error) {
 	return parsed, err
 }
 
-// compile refuses an expression that is malformed or would take long to match.
+// compile refuses an expression that is malformed or slow to match.
 func compile(pattern string, ignoreCase bool) (*regexp.Regexp, error) {
 	if ignoreCase {
 		pattern = "(?i)" + pattern
@@ -127,34 +127,34 @@ func grep(ctx context.Context, w *Workspace, in grepInput) (string, error) {
 	}
 	s := &search{grepInput: in, workspace: w, lines: newLineReader(grepLine), out: listing{limit: in.head}}
 	if info.IsDir() {
-		s.tree(ctx, start)
-	} else if s.wants(path.Base(start)) {
-		err = s.file(ctx, start)
+		s.searchDir(ctx, start)
+	} else if s.matchesGlob(path.Base(start)) {
+		err = s.searchFile(ctx, start)
 	}
 	if err := errors.Join(err, ctx.Err()); err != nil {
 		return "", err
 	}
 	if s.full {
-		s.out.cut("the first %d lines of output shown, there are more; use a narrower pattern, path or glob, or another output_mode", s.out.lines)
+		s.out.noteCut("the first %d lines of output shown, there are more; use a narrower pattern, path or glob, or another output_mode", s.out.lines)
 	}
-	return s.out.or("No matches found"), nil
+	return s.out.textOr("No matches found"), nil
 }
 
-// search is one grep under way.
+// search is one grep in progress.
 type search struct {
 	grepInput
 	workspace *Workspace
 	lines     *lineReader
 	out       listing
-	full      bool // a line of output did not fit: stop
+	full      bool // the output is full: stop
 }
 
-// tree searches the files below a directory that are text.
-func (s *search) tree(ctx context.Context, start string) {
+// searchDir searches the text files below a directory.
+func (s *search) searchDir(ctx context.Context, start string) {
 	skipped := 0
 	for name, err := range s.workspace.files(ctx, start) {
-		if err == nil && s.wants(below(start, name)) {
-			err = s.file(ctx, name)
+		if err == nil && s.matchesGlob(below(start, name)) {
+			err = s.searchFile(ctx, name)
 		}
 		if err != nil && !errors.Is(err, errBinary) {
 			skipped++
@@ -163,12 +163,12 @@ func (s *search) tree(ctx context.Context, start string) {
 			break
 		}
 	}
-	s.out.skipped(skipped)
+	s.out.noteSkipped(skipped)
 }
 
-// wants reports whether the glob lets a path through. One without a slash is
-// about the name of the file alone.
-func (s *search) wants(name string) bool {
+// matchesGlob reports whether the glob matches a path. A glob without a slash is matched against
+// the file name only.
+func (s *search) matchesGlob(name string) bool {
 	if s.glob == "" {
 		return true
 	}
@@ -178,7 +178,7 @@ func (s *search) wants(name string) bool {
 	return doublestar.MatchUnvalidated(s.glob, name)
 }
 
-func (s *search) file(ctx context.Context, name string) (err error) {
+func (s *search) searchFile(ctx context.Context, name string) (err error) {
 	file, err := s.workspace.openText(ctx, name, s.lines)
 	if err != nil {
 		return err
@@ -198,20 +198,20 @@ func (s *search) file(ctx context.Context, name string) (err error) {
 		}
 		matches++
 		if s.mode == grepFiles {
-			s.put(shown(name))
+			s.addLine(displayPath(name))
 			return nil
 		}
 		if s.mode == grepContent {
-			s.put(fmt.Sprintf("%s:%d:%s", shown(name), number, printable(line, size, grepShown)))
+			s.addLine(fmt.Sprintf("%s:%d:%s", displayPath(name), number, printable(line, size, grepShown)))
 		}
 	}
 	if matches > 0 && s.mode == grepCount {
-		s.put(fmt.Sprintf("%s:%d", shown(name), matches))
+		s.addLine(fmt.Sprintf("%s:%d", displayPath(name), matches))
 	}
 	return nil
 }
 
-func (s *search) put(line string) { s.full = !s.out.add(line) }
+func (s *search) addLine(line string) { s.full = !s.out.add(line) }
 
 func (s *search) match(ctx context.Context, line []byte) bool {
 	if len(line) <= quickLine {

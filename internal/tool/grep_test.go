@@ -17,7 +17,7 @@ func TestGrep(t *testing.T) {
 		"b/bin", "foo\x00foo\n",
 		"empty", "",
 		".git/HEAD", "foo\n",
-		"late-nul", strings.Repeat("x\n", binaryHead)+"foo\x00\xff\n",
+		"late-nul", strings.Repeat("x\n", binarySniffBytes)+"foo\x00\xff\n",
 	)
 	must(t, os.Symlink("b", filepath.Join(w.Dir(), "link")))
 	check(t, w, "grep", []toolCase{

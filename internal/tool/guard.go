@@ -10,32 +10,31 @@ import (
 	"github.com/coppice-run/coppice/internal/policy"
 )
 
-// Guarded is a tool that says what permissions have to know of it. Any other tool
-// is taken for one that may do anything, and whose calls are all alike.
+// Guarded is a tool that describes itself to the permissions. Any other tool is assumed to be able
+// to do anything, and all its calls are equal.
 type Guarded interface {
 	Tool
 	Guard() Guard
 }
 
-// Guard is what permissions have to know of a tool.
+// Guard describes a tool to the permissions.
 type Guard struct {
 	// Access is what a call does to the world.
 	Access policy.Access
-	// Internal tools are kept from runs that are on behalf of somebody outside.
+	// Internal tools are withheld from runs that act for an outside party.
 	Internal bool
-	// Kind says how arguments are read.
+	// Kind is how arguments are matched.
 	Kind policy.Kind
-	// Arguments gives what rules for the tool match a call by: a path, a command, the
-	// name of an agent. If there are several names for one thing all are given, and the
-	// strictest decision counts. nil: calls are all alike. It may look at the
-	// workspace, and gets input that nobody has checked.
+	// Arguments returns what rules for the tool match a call by: a path, a command, the name of an
+	// agent. If one thing has several names, it returns all of them, and the strictest decision
+	// counts. nil: all calls are equal. It may read the workspace, and its input is not checked.
 	Arguments func(call Call) []string
-	// Reads gives files of the workspace that a call reads beside; each is decided on
-	// as a call of the tool read. nil: none.
+	// Reads returns files of the workspace that a call reads in addition. Each is decided on as a
+	// call of the read tool. nil: none.
 	Reads func(call Call) []string
 }
 
-// GuardOf gives the guard of a tool.
+// GuardOf returns the guard of a tool.
 func GuardOf(t Tool) Guard {
 	if g, ok := t.(Guarded); ok {
 		return g.Guard()
@@ -43,8 +42,9 @@ func GuardOf(t Tool) Guard {
 	return Guard{Internal: t.Effect() == EffectDelegated}
 }
 
-// calls gives what a call of a tool does, as rules see it: first what it is about.
-func (g Guard) calls(name string, call Call) []policy.Call {
+// policyCalls returns everything that a call does, as calls for the policy. The first one has the
+// argument to show.
+func (g Guard) policyCalls(name string, call Call) []policy.Call {
 	arguments := []string{""}
 	if g.Arguments != nil || g.Reads != nil {
 		call.parsed = newInput(call.Input)
@@ -60,16 +60,16 @@ func (g Guard) calls(name string, call Call) []policy.Call {
 		return all
 	}
 	for _, file := range g.Reads(call) {
-		for _, arg := range call.Workspace.names(file) {
+		for _, arg := range call.Workspace.ruleNames(file) {
 			all = append(all, policy.Call{Tool: readName, Access: policy.AccessRead, Kind: policy.KindPath, Argument: arg})
 		}
 	}
 	return all
 }
 
-// Judge decides on a call of a tool: the strictest decision on all that it does counts.
+// Judge decides on a call of a tool: the strictest decision on everything that it does counts.
 func Judge(layers policy.Layers, t Tool, call Call) (_ policy.Verdict, argument string) {
-	calls := GuardOf(t).calls(t.Spec().Name, call)
+	calls := GuardOf(t).policyCalls(t.Spec().Name, call)
 	worst := policy.Verdict{}
 	for _, c := range calls {
 		v := layers.Judge(c)
@@ -86,30 +86,30 @@ func Judge(layers policy.Layers, t Tool, call Call) (_ policy.Verdict, argument 
 	return worst, calls[0].Argument
 }
 
-// lookGuard is that of tools that only look at a path; the fallback is the path of
-// a call that names none.
-func lookGuard(fallback string) Guard {
+// readGuard is the guard of tools that read a path. fallback is the path of a call that names
+// none.
+func readGuard(fallback string) Guard {
 	return Guard{Access: policy.AccessRead, Kind: policy.KindPath, Arguments: func(call Call) []string {
-		return call.Workspace.names(call.parsed.optional("path", fallback, maxPath))
+		return call.Workspace.ruleNames(call.parsed.optional("path", fallback, maxPath))
 	}}
 }
 
-// changeGuard is that of tools that change a file.
-func changeGuard() Guard {
-	g := lookGuard("")
+// editGuard is the guard of tools that change a file.
+func editGuard() Guard {
+	g := readGuard("")
 	g.Access = policy.AccessEdit
 	return g
 }
 
-// names gives a path as rules see it, and where it leads if symbolic links are in
-// it. One that leads out of the workspace is given clean, as it was written.
-func (w *Workspace) names(name string) []string {
+// ruleNames returns a path as rules see it, and its target if it contains symbolic links. A path
+// that leaves the workspace is only cleaned.
+func (w *Workspace) ruleNames(name string) []string {
 	below, err := w.rel(name)
 	if err != nil {
 		return []string{path.Clean(filepath.ToSlash(name))}
 	}
 	names := []string{below}
-	// What is not there yet is where its directory leads.
+	// A file that does not exist yet is located by its nearest existing directory.
 	for dir, rest := below, ""; ; dir, rest = path.Dir(dir), path.Join(path.Base(dir), rest) {
 		real, err := filepath.EvalSymlinks(filepath.Join(w.resolved, filepath.FromSlash(dir)))
 		if err == nil {
@@ -127,63 +127,63 @@ func (w *Workspace) names(name string) []string {
 }
 
 // Guard: the argument is the directory.
-func (lsTool) Guard() Guard { return lookGuard(".") }
+func (lsTool) Guard() Guard { return readGuard(".") }
 
-// Guard: the argument is the directory that the search starts in, to which the pattern may
-// lead.
+// Guard: the argument is the directory in which the search starts, including the fixed
+// directories of the pattern.
 func (globTool) Guard() Guard {
-	g := lookGuard(".")
+	g := readGuard(".")
 	g.Arguments = func(call Call) []string {
 		start, _ := splitGlob(call.parsed.optional("path", ".", maxPath), call.parsed.optional("pattern", "", maxPattern))
-		return call.Workspace.names(start)
+		return call.Workspace.ruleNames(start)
 	}
 	return g
 }
 
 // Guard: the argument is the file or directory that is searched.
-func (grepTool) Guard() Guard { return lookGuard(".") }
+func (grepTool) Guard() Guard { return readGuard(".") }
 
 // Guard: the argument is the file.
-func (readTool) Guard() Guard { return lookGuard("") }
+func (readTool) Guard() Guard { return readGuard("") }
 
 // Guard: the argument is the file.
-func (writeTool) Guard() Guard { return changeGuard() }
+func (writeTool) Guard() Guard { return editGuard() }
 
 // Guard: the argument is the file.
-func (editTool) Guard() Guard { return changeGuard() }
+func (editTool) Guard() Guard { return editGuard() }
 
-// Guard: the argument is the name of the agent. Giving a task to an agent does
-// nothing by itself; what the agent may do is decided when it does it.
+// Guard: the argument is the name of the agent. Giving a task to an agent does nothing by itself;
+// what the agent does is decided on when it does it.
 func (t taskTool) Guard() Guard {
 	return Guard{
 		Access: policy.AccessRead, Internal: true,
-		Arguments: argument("subagent_type", maxError),
-		Reads:     func(call Call) []string { return call.parsed.texts("context_files", contextFiles, maxPath) },
+		Arguments: fieldArgument("subagent_type", maxError),
+		Reads:     func(call Call) []string { return call.parsed.stringList("context_files", maxContextFiles, maxPath) },
 	}
 }
 
 // Guard: the argument is the id of the task.
 func (taskOutputTool) Guard() Guard {
-	return Guard{Access: policy.AccessRead, Internal: true, Arguments: argument("task_id", maxError)}
+	return Guard{Access: policy.AccessRead, Internal: true, Arguments: fieldArgument("task_id", maxError)}
 }
 
-// argument has rules match a call by a field of its input.
-func argument(name string, limit int) func(Call) []string {
+// fieldArgument makes rules match a call by a field of its input.
+func fieldArgument(name string, limit int) func(Call) []string {
 	return func(call Call) []string { return []string{call.parsed.optional(name, "", limit)} }
 }
 
-// textOf gives a field of an input; empty if there is no such text.
-func textOf(raw json.RawMessage, name string) string {
+// textField returns a text field of an input; empty if there is none.
+func textField(raw json.RawMessage, name string) string {
 	return newInput(raw).optional(name, "", maxError)
 }
 
 // Guard: the argument is the name of the skill.
 func (skillTool) Guard() Guard {
-	return Guard{Access: policy.AccessRead, Arguments: argument("name", maxError)}
+	return Guard{Access: policy.AccessRead, Arguments: fieldArgument("name", maxError)}
 }
 
-// Guard: the argument is the URL in its plain form, as it is fetched. What is no URL
-// is given as it was written; it is fetched from nowhere.
+// Guard: the argument is the normalised URL, as it is fetched. Text that is not a URL is passed on
+// unchanged; it is never fetched.
 func (webFetchTool) Guard() Guard {
 	return Guard{Access: policy.AccessNetwork, Kind: policy.KindURL, Arguments: func(call Call) []string {
 		text := call.parsed.optional("url", "", maxURL)
@@ -196,8 +196,8 @@ func (webFetchTool) Guard() Guard {
 
 // Guard: the argument is the name of the page.
 func (docsTool) Guard() Guard {
-	return Guard{Access: policy.AccessRead, Arguments: argument("page", maxError)}
+	return Guard{Access: policy.AccessRead, Arguments: fieldArgument("page", maxError)}
 }
 
-// Guard: which tools there are is no secret; calls of what is found are decided on.
+// Guard: the names of tools are not secret; calls of the found tools are decided on separately.
 func (findTool) Guard() Guard { return Guard{Access: policy.AccessRead} }

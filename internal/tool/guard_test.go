@@ -62,7 +62,7 @@ func TestArguments(t *testing.T) {
 		"../up":               {"../up"},
 		"":                    {"."},
 	} {
-		if got := w.names(name); !slices.Equal(got, want) {
+		if got := w.ruleNames(name); !slices.Equal(got, want) {
 			t.Errorf("%q is %q, want %q", name, got, want)
 		}
 	}
@@ -70,7 +70,7 @@ func TestArguments(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := policy.OfRoot(policy.Layer{Deny: deny}, policy.Permissions{}, false).Open()
+	a := policy.RootAuthority(policy.Layer{Deny: deny}, policy.Permissions{}, false).Open()
 	for input, want := range map[string]policy.Decision{
 		`{"path": "link/key"}`: policy.Deny, `{"path": "other"}`: policy.Allow, `{"path": 5}`: policy.Allow, `{`: policy.Allow,
 	} {

@@ -13,13 +13,13 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// input takes apart what a model wrote, one method call a field. Nothing is
-// guessed: an unknown or doubled field or a wrong type is a problem, and end
-// reports all of them in words that a model can act on.
+// input parses the input of a call, one method call for each field. Nothing is guessed: an unknown
+// or duplicate field or a wrong type is a problem. err returns all problems in words that a model
+// can act on.
 type input struct {
-	fields   map[string]json.RawMessage
-	known    []string
-	problems []string
+	fields     map[string]json.RawMessage
+	fieldNames []string
+	problems   []string
 }
 
 func newInput(raw json.RawMessage) *input {
@@ -28,19 +28,19 @@ func newInput(raw json.RawMessage) *input {
 		return in
 	}
 	if !json.Valid(raw) {
-		in.problem("the input is not valid JSON: expected one object")
+		in.addProblem("the input is not valid JSON: expected one object")
 		return in
 	}
 	if kind := kindOf(raw); kind != "an object" {
-		in.problem("expected an object, got %s", kind)
+		in.addProblem("expected an object, got %s", kind)
 		return in
 	}
-	in.take(raw)
+	in.splitFields(raw)
 	return in
 }
 
-// take splits an object into its fields; a map alone would hide doubled ones.
-func (in *input) take(object json.RawMessage) {
+// splitFields splits an object into its fields. Unmarshalling into a map would hide duplicates.
+func (in *input) splitFields(object json.RawMessage) {
 	const between = " \t\r\n,:"
 	rest := bytes.TrimLeft(object, between)[1:]
 	for {
@@ -51,19 +51,19 @@ func (in *input) take(object json.RawMessage) {
 		end := valueEnd(rest)
 		name, err := unquoted(rest[:end])
 		if err != nil {
-			in.problem("the name of a field: %v", err)
+			in.addProblem("the name of a field: %v", err)
 		}
 		rest = bytes.TrimLeft(rest[end:], between)
 		end = valueEnd(rest)
 		if _, twice := in.fields[name]; twice {
-			in.problem("field %q is given twice", name)
+			in.addProblem("field %q is given twice", name)
 		}
 		in.fields[name] = rest[:end:end]
 		rest = rest[end:]
 	}
 }
 
-// valueEnd says where the value ends that a part of valid JSON begins with.
+// valueEnd returns the length of the JSON value at the beginning of raw, which must be valid.
 func valueEnd(raw []byte) int {
 	depth, quoted := 0, false
 	for i := 0; i < len(raw); i++ {
@@ -89,7 +89,7 @@ func valueEnd(raw []byte) int {
 	return len(raw)
 }
 
-// unquoted gives the text of a JSON string.
+// unquoted returns the text of a JSON string.
 func unquoted(raw json.RawMessage) (text string, err error) {
 	if bytes.IndexByte(raw, '\\') < 0 && utf8.Valid(raw) {
 		return string(raw[1 : len(raw)-1]), nil
@@ -98,74 +98,74 @@ func unquoted(raw json.RawMessage) (text string, err error) {
 	return text, err
 }
 
-func (in *input) problem(format string, args ...any) {
+func (in *input) addProblem(format string, args ...any) {
 	in.problems = append(in.problems, fmt.Sprintf(format, args...))
 }
 
-// field gives a field as it was written; ok is false if it is absent.
+// field returns the raw value of a field; ok is false if it is absent.
 func (in *input) field(name string) (raw json.RawMessage, ok bool) {
-	in.known = append(in.known, name)
+	in.fieldNames = append(in.fieldNames, name)
 	raw, ok = in.fields[name]
 	return raw, ok
 }
 
-// required is a string that must be there and not be blank.
+// required reads a string that must be present and not blank.
 func (in *input) required(name string, limit int) string {
 	before := len(in.problems)
 	s := in.text(name, limit)
 	if strings.TrimSpace(s) == "" && len(in.problems) == before {
-		in.problem("%s: expected a string that is not blank", name)
+		in.addProblem("%s: expected a string that is not blank", name)
 	}
 	return s
 }
 
-// text is a string that must be there, and may be blank or empty.
+// text reads a string that must be present, and may be blank or empty.
 func (in *input) text(name string, limit int) string {
 	if _, ok := in.fields[name]; !ok {
-		in.known = append(in.known, name)
-		in.problem("%s: missing, expected a string", name)
+		in.fieldNames = append(in.fieldNames, name)
+		in.addProblem("%s: missing, expected a string", name)
 		return ""
 	}
 	return in.optional(name, "", limit)
 }
 
-// optional is a string of at most limit characters, or the fallback if it is absent.
+// optional reads a string of at most limit characters; if absent, the fallback.
 func (in *input) optional(name, fallback string, limit int) string {
 	raw, ok := in.field(name)
 	if !ok {
 		return fallback
 	}
 	if kind := kindOf(raw); kind != "a string" {
-		in.problem("%s: expected a string, got %s", name, kind)
+		in.addProblem("%s: expected a string, got %s", name, kind)
 		return ""
 	}
 	s, err := unquoted(raw)
 	if err != nil {
-		in.problem("%s: expected a string: %v", name, err)
+		in.addProblem("%s: expected a string: %v", name, err)
 	} else if n := utf8.RuneCountInString(s); n > limit {
-		in.problem("%s: expected at most %d characters, got %d", name, limit, n)
+		in.addProblem("%s: expected at most %d characters, got %d", name, limit, n)
 	} else if strings.ContainsRune(s, 0) {
-		in.problem("%s: expected text without NUL characters", name)
+		in.addProblem("%s: expected text without NUL characters", name)
 	}
 	return s
 }
 
-// texts is a list of strings that are not blank; nil if it is absent.
-func (in *input) texts(name string, most, limit int) []string {
+// stringList reads a list of strings that are not blank; nil if absent.
+func (in *input) stringList(name string, most, limit int) []string {
 	raw, ok := in.field(name)
 	if !ok {
 		return nil
 	}
 	var list []json.RawMessage
 	if kind := kindOf(raw); kind != "a list" {
-		in.problem("%s: expected a list of strings, got %s", name, kind)
+		in.addProblem("%s: expected a list of strings, got %s", name, kind)
 		return nil
 	} else if err := json.Unmarshal(raw, &list); err != nil {
-		in.problem("%s: expected a list of strings: %v", name, err)
+		in.addProblem("%s: expected a list of strings: %v", name, err)
 		return nil
 	}
 	if len(list) > most {
-		in.problem("%s: expected at most %d entries, got %d", name, most, len(list))
+		in.addProblem("%s: expected at most %d entries, got %d", name, most, len(list))
 		return nil
 	}
 	out := make([]string, len(list))
@@ -177,50 +177,50 @@ func (in *input) texts(name string, most, limit int) []string {
 	return out
 }
 
-// choice is one of a few words.
+// choice reads one of a few words.
 func (in *input) choice(name, fallback string, of ...string) string {
 	before := len(in.problems)
 	s := in.optional(name, fallback, maxError)
 	if !slices.Contains(of, s) && len(in.problems) == before {
-		in.problem("%s: expected one of %s, got %q", name, strings.Join(of, ", "), s)
+		in.addProblem("%s: expected one of %s, got %q", name, strings.Join(of, ", "), s)
 	}
 	return s
 }
 
-// number is a whole number from low to high.
+// number reads a whole number from low to high.
 func (in *input) number(name string, fallback, low, high int64) int64 {
 	raw, ok := in.field(name)
 	if !ok {
 		return fallback
 	}
 	if kind := kindOf(raw); kind != "a number" {
-		in.problem("%s: expected a whole number, got %s", name, kind)
+		in.addProblem("%s: expected a whole number, got %s", name, kind)
 		return fallback
 	}
 	n, err := strconv.ParseInt(string(raw), 10, 64)
 	if err != nil || n < low || n > high {
-		in.problem("%s: expected a whole number from %d to %d, got %s", name, low, high, raw)
+		in.addProblem("%s: expected a whole number from %d to %d, got %s", name, low, high, raw)
 		return fallback
 	}
 	return n
 }
 
-// flag is true or false.
+// flag reads a boolean.
 func (in *input) flag(name string, fallback bool) bool {
 	raw, ok := in.field(name)
 	if !ok {
 		return fallback
 	}
 	if kind := kindOf(raw); kind != "a boolean" {
-		in.problem("%s: expected true or false, got %s", name, kind)
+		in.addProblem("%s: expected true or false, got %s", name, kind)
 	}
 	return string(raw) == "true"
 }
 
-// task is the id of a task; zero if it is absent and need not be there.
-func (in *input) task(name string, must bool) tree.TaskID {
+// taskID reads the id of a task; zero if it is absent and optional.
+func (in *input) taskID(name string, must bool) tree.TaskID {
 	if _, ok := in.fields[name]; !ok && !must {
-		in.known = append(in.known, name)
+		in.fieldNames = append(in.fieldNames, name)
 		return tree.TaskID{}
 	}
 	before := len(in.problems)
@@ -230,22 +230,22 @@ func (in *input) task(name string, must bool) tree.TaskID {
 	}
 	id, err := tree.ParseID[tree.Task](s)
 	if err != nil || id.IsZero() {
-		in.problem("%s: expected the id of a task as you were given it, got %q", name, s)
+		in.addProblem("%s: expected the id of a task as you were given it, got %q", name, s)
 	}
 	return id
 }
 
-// end reports what is wrong, once every field has been taken.
-func (in *input) end() error {
+// err returns all problems. Call it after all fields have been read.
+func (in *input) err() error {
 	var unknown []string
 	for name := range in.fields {
-		if !slices.Contains(in.known, name) {
+		if !slices.Contains(in.fieldNames, name) {
 			unknown = append(unknown, name)
 		}
 	}
 	slices.Sort(unknown)
 	for _, name := range unknown {
-		in.problem("unknown field %q: the fields are %s", name, strings.Join(in.known, ", "))
+		in.addProblem("unknown field %q: the fields are %s", name, strings.Join(in.fieldNames, ", "))
 	}
 	if len(in.problems) == 0 {
 		return nil

@@ -29,7 +29,7 @@ func (killTaskTool) Spec() model.ToolSpec {
 // Effect: the orchestrator ends the task; ending it again changes nothing.
 func (killTaskTool) Effect() Effect { return EffectDelegated }
 
-// Guard: the argument is the id of the task. A task ends only what it has started.
+// Guard: the argument is the id of the task. A task can only end tasks that it has started.
 func (killTaskTool) Guard() Guard { return taskOutputTool{}.Guard() }
 
 func (killTaskTool) Call(_ context.Context, call Call) Outcome {
@@ -42,6 +42,6 @@ func (killTaskTool) Call(_ context.Context, call Call) Outcome {
 
 func parseKillTask(raw json.RawMessage) (Wait, error) {
 	in := newInput(raw)
-	wait := Wait{Task: in.task("task_id", true), Stop: true}
-	return wait, in.end()
+	wait := Wait{Task: in.taskID("task_id", true), Stop: true}
+	return wait, in.err()
 }

@@ -19,7 +19,7 @@ var lsSchema = json.RawMessage(`{
   "additionalProperties": false
 }`)
 
-// maxPath bounds a path that a model writes.
+// maxPath bounds a path in an input, in characters.
 const maxPath = 4096
 
 type lsTool struct{}
@@ -41,7 +41,7 @@ func (lsTool) Call(ctx context.Context, call Call) Outcome {
 func parseLs(raw json.RawMessage) (path string, err error) {
 	in := newInput(raw)
 	path = in.optional("path", ".", maxPath)
-	return path, in.end()
+	return path, in.err()
 }
 
 func ls(ctx context.Context, w *Workspace, path string) (string, error) {
@@ -49,19 +49,19 @@ func ls(ctx context.Context, w *Workspace, path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// No more than this can be shown: the shortest entry takes two bytes.
+	// More entries cannot be shown: the shortest one takes two bytes.
 	entries, total, err := w.list(ctx, dir, "", maxOutput/2)
 	if err != nil {
 		return "", err
 	}
 	var out listing
 	for _, e := range entries {
-		if !out.add(shown(e.name)) {
+		if !out.add(displayPath(e.name)) {
 			break
 		}
 	}
 	if out.lines < total {
-		out.cut("%d of %d entries shown; list a subdirectory, or use glob with a pattern for the names you want", out.lines, total)
+		out.noteCut("%d of %d entries shown; list a subdirectory, or use glob with a pattern for the names you want", out.lines, total)
 	}
-	return out.or("The directory is empty"), nil
+	return out.textOr("The directory is empty"), nil
 }

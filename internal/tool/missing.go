@@ -1,7 +1,7 @@
 package tool
 
-// Missing is tools that a run might use and that are not there now.
+// Missing is tools that a run may use and that are not available now.
 type Missing struct {
-	Entry string // what names them, as of policy.Names
+	Entry string // matches them, see policy.EntryMatches
 	Why   string
 }

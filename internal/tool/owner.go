@@ -9,9 +9,9 @@ import (
 	"syscall"
 )
 
-// owner is whose a file is. A worker run by root gives away what it makes in a directory
-// of somebody else, who could neither read nor change it otherwise. What other workers
-// make is theirs.
+// owner is the owner of a file. A worker that runs as root gives the files that it creates to the
+// owner of their directory, who otherwise could neither read nor change them. Other workers keep
+// what they create.
 type owner struct{ uid, gid int }
 
 func ownerOf(info fs.FileInfo) (owner, error) {
@@ -22,8 +22,8 @@ func ownerOf(info fs.FileInfo) (owner, error) {
 	return owner{int(stat.Uid), int(stat.Gid)}, nil
 }
 
-// around is the owner of the directory that holds what has the name.
-func around(root *os.Root, name string) (owner, error) {
+// parentOwner returns the owner of the directory that contains name.
+func parentOwner(root *os.Root, name string) (owner, error) {
 	info, err := root.Stat(filepath.Dir(name))
 	if err != nil {
 		return owner{}, err
@@ -31,27 +31,28 @@ func around(root *os.Root, name string) (owner, error) {
 	return ownerOf(info)
 }
 
-// take makes something the owner's that this process has made.
-func (o owner) take(chown func(uid, gid int) error) error {
+// apply gives a new file to the owner.
+func (o owner) apply(chown func(uid, gid int) error) error {
 	if os.Geteuid() != 0 {
 		return nil
 	}
 	err := chown(o.uid, o.gid)
 	if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EINVAL) || errors.Is(err, errors.ErrUnsupported) {
-		return nil // a root that may not, or that knows of no such user, as in a container
+		return nil // root without the capability, or without such a user, as in a container
 	}
 	return err
 }
 
-// MakeFile makes a file that was not there, to write to. It is his who has the directory.
+// MakeFile creates a file that must not exist, and opens it for writing. The file belongs to the
+// owner of its directory.
 func MakeFile(root *os.Root, name string, mode fs.FileMode) (*os.File, error) {
 	file, err := root.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {
 		return nil, err
 	}
-	owner, err := around(root, name)
+	owner, err := parentOwner(root, name)
 	if err == nil {
-		err = owner.take(file.Chown)
+		err = owner.apply(file.Chown)
 	}
 	if err != nil {
 		return nil, errors.Join(err, file.Close(), root.Remove(name))
@@ -59,17 +60,16 @@ func MakeFile(root *os.Root, name string, mode fs.FileMode) (*os.File, error) {
 	return file, nil
 }
 
-// MakeDirs makes what is missing of the path of a directory. Each is his who has the one
-// that holds it.
+// MakeDirs creates the missing directories of a path. Each belongs to the owner of its parent.
 func MakeDirs(root *os.Root, dir string, mode fs.FileMode) error {
 	if os.Geteuid() == 0 {
 		parts := strings.Split(filepath.Clean(dir), string(filepath.Separator))
 		for i := range parts {
 			part := filepath.Join(parts[:i+1]...)
 			if root.Mkdir(part, mode) != nil {
-				continue // what is wrong is said in the end
+				continue // MkdirAll reports the error
 			}
-			if err := takeDir(root, part); err != nil {
+			if err := chownToParent(root, part); err != nil {
 				return err
 			}
 		}
@@ -77,20 +77,20 @@ func MakeDirs(root *os.Root, dir string, mode fs.FileMode) error {
 	return root.MkdirAll(dir, mode)
 }
 
-// GiveDir makes a directory that this process has made his who has another one.
-func GiveDir(made string, like fs.FileInfo) error {
+// ChownLike gives a directory that this process has created to the owner of another one.
+func ChownLike(made string, like fs.FileInfo) error {
 	owner, err := ownerOf(like)
 	if err != nil {
 		return err
 	}
-	return owner.take(func(uid, gid int) error { return os.Lchown(made, uid, gid) })
+	return owner.apply(func(uid, gid int) error { return os.Lchown(made, uid, gid) })
 }
 
-// takeDir makes a directory his who has the one that holds it.
-func takeDir(root *os.Root, dir string) error {
-	owner, err := around(root, dir)
+// chownToParent gives a directory to the owner of its parent.
+func chownToParent(root *os.Root, dir string) error {
+	owner, err := parentOwner(root, dir)
 	if err != nil {
 		return err
 	}
-	return owner.take(func(uid, gid int) error { return root.Lchown(dir, uid, gid) })
+	return owner.apply(func(uid, gid int) error { return root.Lchown(dir, uid, gid) })
 }

@@ -17,33 +17,33 @@ import (
 	"github.com/coppice-run/coppice/internal/excerpt"
 )
 
-// Bounds of what is made of a page, in bytes.
+// Bounds of the text of a page, in bytes.
 const (
 	maxLink = 500            // of the URL of a link, to be shown
 	maxPage = 2 * fetchBytes // of text: a link may be written with a few bytes and shown with maxLink
 )
 
-// page turns HTML into text with the marks of Markdown, tag by tag: it builds no
-// tree, so no nesting is too deep for it.
+// page converts HTML to text with Markdown marks, tag by tag. It builds no tree, so deep nesting
+// is not a problem.
 type page struct {
 	base    *url.URL
 	rebased bool
 	out     bytes.Buffer
 	title   string
-	skip    []atom.Atom // open elements whose content is not shown
-	pre     int         // open elements whose white space counts
-	lists   []int       // open lists: the number of the last item, or -1 without numbers
-	link    string      // where the open link leads; empty: none is open
-	linkAt  int         // where its text begins
-	marked  int         // where the last mark ends; what it marks goes on its line
+	skip    []atom.Atom // open elements whose content is hidden
+	pre     int         // number of open elements that preserve white space
+	lists   []int       // open lists: the number of the last item, or -1 for an unordered list
+	link    string      // target of the open link; empty: none is open
+	linkAt  int         // where the link's text begins
+	markEnd int         // end of the last mark; the marked text continues on the same line
 	inTitle bool
 	space   bool // white space is due before the next word
 }
 
-// pageText gives the title of a page and its text, which is not whole if it has more
-// than maxPage bytes.
+// pageText returns the title and the text of a page. whole is false if the text exceeds maxPage
+// bytes.
 func pageText(r io.Reader, base *url.URL) (title, text string, whole bool, err error) {
-	p := page{base: base, marked: -1}
+	p := page{base: base, markEnd: -1}
 	tokens := html.NewTokenizer(r)
 	for p.out.Len() <= maxPage {
 		kind := tokens.Next()
@@ -60,7 +60,7 @@ func pageText(r io.Reader, base *url.URL) (title, text string, whole bool, err e
 		case html.StartTagToken:
 			p.start(token)
 		case html.SelfClosingTagToken:
-			if !hidden(token.DataAtom) {
+			if !isHidden(token.DataAtom) {
 				p.start(token)
 			}
 		case html.EndTagToken:
@@ -71,8 +71,8 @@ func pageText(r io.Reader, base *url.URL) (title, text string, whole bool, err e
 	return p.title, string(bytes.TrimSpace(out[:maxPage-excerpt.Unfinished(out)])), false, nil
 }
 
-// hidden are elements whose content nobody reads.
-func hidden(a atom.Atom) bool {
+// isHidden reports whether the content of an element is not shown.
+func isHidden(a atom.Atom) bool {
 	switch a {
 	case atom.Script, atom.Style, atom.Noscript, atom.Template, atom.Svg, atom.Iframe, atom.Object, atom.Select:
 		return true
@@ -80,8 +80,7 @@ func hidden(a atom.Atom) bool {
 	return false
 }
 
-// block reports whether an element stands on lines of its own, and if there is an
-// empty line around it.
+// block reports whether an element is on lines of its own, and whether empty lines surround it.
 func block(a atom.Atom) (own, apart bool) {
 	switch a {
 	case atom.P, atom.H1, atom.H2, atom.H3, atom.H4, atom.H5, atom.H6, atom.Pre, atom.Blockquote, atom.Table,
@@ -96,14 +95,14 @@ func block(a atom.Atom) (own, apart bool) {
 
 func (p *page) start(t html.Token) {
 	a := t.DataAtom
-	if hidden(a) {
+	if isHidden(a) {
 		p.skip = append(p.skip, a)
 	}
 	if len(p.skip) > 0 {
 		return
 	}
-	if p.out.Len() != p.marked {
-		p.breaks(a)
+	if p.out.Len() != p.markEnd {
+		p.breakBlock(a)
 	}
 	switch a {
 	case atom.Base:
@@ -160,11 +159,11 @@ func (p *page) end(a atom.Atom) {
 	case atom.A:
 		p.closeLink()
 	}
-	p.breaks(a)
+	p.breakBlock(a)
 }
 
-// breaks ends the line where an element begins or ends that stands alone.
-func (p *page) breaks(a atom.Atom) {
+// breakBlock ends the line at the beginning or end of a block element.
+func (p *page) breakBlock(a atom.Atom) {
 	own, apart := block(a)
 	if own {
 		p.newline()
@@ -174,7 +173,7 @@ func (p *page) breaks(a atom.Atom) {
 	}
 }
 
-// newline ends the line, if there is anything on it.
+// newline ends the line, unless it is empty.
 func (p *page) newline() {
 	p.space = false
 	if n := p.out.Len(); n > 0 && p.out.Bytes()[n-1] != '\n' {
@@ -182,11 +181,11 @@ func (p *page) newline() {
 	}
 }
 
-// mark writes what is not text of the page.
+// mark writes a mark that is not text of the page.
 func (p *page) mark(s string) {
 	p.separate()
 	p.out.WriteString(s)
-	p.marked = p.out.Len()
+	p.markEnd = p.out.Len()
 }
 
 // separate writes the white space that is due, unless a line begins here.
@@ -204,7 +203,7 @@ func (p *page) item() {
 		p.mark("- ")
 		return
 	}
-	// Beyond a few levels, more indentation tells nothing.
+	// Beyond a few levels, more indentation does not help.
 	p.out.WriteString(strings.Repeat("  ", min(depth-1, 8)))
 	if last := &p.lists[depth-1]; *last >= 0 {
 		*last++
@@ -214,7 +213,7 @@ func (p *page) item() {
 	p.mark("- ")
 }
 
-// text writes text of the page; runs of white space are one.
+// text writes text of the page and collapses white space.
 func (p *page) text(s string) {
 	switch {
 	case len(p.skip) > 0:
@@ -234,8 +233,8 @@ func (p *page) text(s string) {
 	}
 }
 
-// rebase takes what links are relative to: the first that a page says counts. One that is too
-// long for a link to be shown is not put before each of them.
+// rebase sets the base URL of links. Only the first one of a page counts. A base that is too long
+// is ignored, because it would be repeated in each link.
 func (p *page) rebase(href string) {
 	if href == "" || p.rebased {
 		return
@@ -246,7 +245,7 @@ func (p *page) rebase(href string) {
 	}
 }
 
-// openLink begins a link that leads to another page.
+// openLink begins a link to another page.
 func (p *page) openLink(t html.Token) {
 	p.closeLink()
 	to := strings.TrimSpace(attribute(t, "href"))
@@ -265,7 +264,7 @@ func (p *page) openLink(t html.Token) {
 	p.linkAt = p.out.Len()
 }
 
-// closeLink ends the link that is open; one without text leaves nothing.
+// closeLink ends the open link. A link without text is removed.
 func (p *page) closeLink() {
 	if p.link == "" {
 		return

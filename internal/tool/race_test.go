@@ -122,7 +122,7 @@ func TestSymlinkRaceTools(t *testing.T) {
 			judge(call(t, w, "grep", fmt.Sprintf(`{"pattern":".","path":%q,"output_mode":"content"}`, at+"/secret")))
 			judge(call(t, w, "ls", fmt.Sprintf(`{"path":%q}`, at)))
 			judge(call(t, w, "glob", fmt.Sprintf(`{"pattern":"**","path":%q}`, at)))
-			for _, part := range w.context(context.WithoutCancel(t.Context()), "", []string{at + "/secret"}) {
+			for _, part := range w.contextParts(context.WithoutCancel(t.Context()), "", []string{at + "/secret"}) {
 				judge(Done{Text: part})
 			}
 			for name, input := range map[string]string{

@@ -12,7 +12,7 @@ import (
 	"github.com/coppice-run/coppice/internal/model"
 )
 
-// readName is what rules call the reading of a file.
+// readName is the tool's name in rules.
 const readName = "read"
 
 //go:embed read.md
@@ -30,9 +30,9 @@ var readSchema = json.RawMessage(`{
 }`)
 
 const (
-	// readLimit is how many lines are given if the model does not say.
+	// readLimit is the default number of lines.
 	readLimit = 2000
-	// readShown is how many bytes of a line are given.
+	// readShown is the maximum number of bytes of a line.
 	readShown = 2000
 )
 
@@ -64,7 +64,7 @@ func parseRead(raw json.RawMessage) (readInput, error) {
 		offset: in.number("offset", 1, 1, math.MaxInt64),
 		limit:  in.number("limit", readLimit, 1, math.MaxInt64),
 	}
-	return parsed, in.end()
+	return parsed, in.err()
 }
 
 func read(ctx context.Context, w *Workspace, in readInput) (text string, err error) {
@@ -73,7 +73,7 @@ func read(ctx context.Context, w *Workspace, in readInput) (text string, err err
 		return "", err
 	}
 	lines, sum := newLineReader(readShown), newDigest()
-	lines.seen = sum
+	lines.tee = sum
 	file, err := w.openText(ctx, name, lines)
 	if err != nil {
 		return "", err
@@ -91,7 +91,7 @@ func read(ctx context.Context, w *Workspace, in readInput) (text string, err err
 	return withVersion(text, sum.version()), nil
 }
 
-// numbered gives the lines that are wanted, each with its number.
+// numbered returns the requested lines, each with its number.
 func numbered(name string, lines *lineReader, in readInput) (string, error) {
 	var out listing
 	for number := int64(1); ; number++ {
@@ -107,16 +107,16 @@ func numbered(name string, lines *lineReader, in readInput) (string, error) {
 		}
 		text := fmt.Sprintf("%6d\t%s", number, printable(line, size, readShown))
 		if int64(out.lines) == in.limit || !out.add(text) {
-			out.cut("lines %d to %d shown, the file goes on; continue with offset %d, or use grep to find the lines you want", in.offset, number-1, number)
-			return out.or(""), nil
+			out.noteCut("lines %d to %d shown, the file goes on; continue with offset %d, or use grep to find the lines you want", in.offset, number-1, number)
+			return out.textOr(""), nil
 		}
 	}
 }
 
-// ended gives the text of a file that was read to its end.
+// ended returns the text of a file that was read to its end.
 func ended(out *listing, in readInput, total int64) (string, error) {
 	if out.lines == 0 && in.offset > 1 {
 		return "", fmt.Errorf("offset: the file has only %d lines", total)
 	}
-	return out.or("The file is empty"), nil
+	return out.textOr("The file is empty"), nil
 }

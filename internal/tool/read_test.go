@@ -51,7 +51,7 @@ func TestReadIsBounded(t *testing.T) {
 // A file much larger than the memory spent on it: the hole is one line.
 func TestReadStreams(t *testing.T) {
 	t.Parallel()
-	w := setup(t, "huge", strings.Repeat("x\n", binaryHead))
+	w := setup(t, "huge", strings.Repeat("x\n", binarySniffBytes))
 	must(t, os.Truncate(filepath.Join(w.Dir(), "huge"), 256<<20))
 	check(t, w, "read", []toolCase{{`{"path":"huge","offset":99999}`, "error: the file has only 8193 lines"}})
 }

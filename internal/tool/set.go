@@ -8,14 +8,13 @@ import (
 	"github.com/coppice-run/coppice/internal/policy"
 )
 
-// Builtin gives the tools that are the same for every run. [NewTask] is made for
-// the run that uses it.
+// Builtin returns the tools that are the same for every run. [NewTask] makes a tool for one run.
 func Builtin() []Tool {
 	return []Tool{lsTool{}, globTool{}, grepTool{}, readTool{}, writeTool{}, editTool{}, taskOutputTool{}, killTaskTool{}}
 }
 
-// Names are those of all tools that a definition may name, beside those of MCP servers and
-// of whoever builds a worker of his own.
+// Names returns the names of all tools that a definition may name, except those of MCP servers and
+// those that are added to a custom worker.
 func Names() []string {
 	names := []string{TaskTool, SkillTool, DocsTool, BashTool, WebFetchTool, FindTool}
 	for _, t := range Builtin() {
@@ -25,9 +24,9 @@ func Names() []string {
 	return names
 }
 
-// Unknown gives the entries (see [policy.Names]) that name none of these tools, nor any of MCP
-// servers, of which nobody knows what there is.
-func Unknown(entries []string) []string {
+// UnknownEntries returns the entries (see [policy.EntryMatches]) that match none of these tools.
+// Entries for MCP servers are not included, because their tools are unknown here.
+func UnknownEntries(entries []string) []string {
 	names := Names()
 	return slices.DeleteFunc(slices.Clone(entries), func(entry string) bool {
 		return strings.HasPrefix(entry, policy.MCPPrefix) || slices.Contains(names, entry)
@@ -43,10 +42,10 @@ func Lookup(tools []Tool, name string) (Tool, bool) {
 	return tools[i], true
 }
 
-// Select gives the tools that the allowed entries (see [policy.Names]) name, in the
-// order they have; all of them if allowed is empty. It is an error if there is no tool
-// of an allowed name, unless it is one of an MCP server, which may come and go, or [FindTool];
-// or if there are two tools with one name.
+// Select returns the tools that the allowed entries (see [policy.EntryMatches]) match, in the
+// order of tools; all of them if allowed is empty. It fails if two tools have one name, or if an
+// allowed name matches no tool. Names of MCP tools, which come and go, and [FindTool] may match
+// none.
 func Select(tools []Tool, allowed []string) ([]Tool, error) {
 	var names []string
 	for _, t := range tools {
@@ -64,10 +63,10 @@ func Select(tools []Tool, allowed []string) ([]Tool, error) {
 	if len(allowed) == 0 {
 		return slices.Clone(tools), nil
 	}
-	return slices.DeleteFunc(slices.Clone(tools), func(t Tool) bool { return !named(allowed, t.Spec().Name) }), nil
+	return slices.DeleteFunc(slices.Clone(tools), func(t Tool) bool { return !matchesAny(allowed, t.Spec().Name) }), nil
 }
 
-// named reports whether one of the entries names a tool.
-func named(entries []string, tool string) bool {
-	return slices.ContainsFunc(entries, func(entry string) bool { return policy.Names(entry, tool) })
+// matchesAny reports whether one of the entries matches a tool.
+func matchesAny(entries []string, tool string) bool {
+	return slices.ContainsFunc(entries, func(entry string) bool { return policy.EntryMatches(entry, tool) })
 }

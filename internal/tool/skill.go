@@ -27,10 +27,11 @@ var skillSchema = json.RawMessage(`{
   "additionalProperties": false
 }`)
 
-// SkillTool is the name of the tool that [NewSkill] gives.
+// SkillTool is the name of the tool that [NewSkill] returns.
 const SkillTool = "skill"
 
-// maxSkillProse bounds what the model is told of skills with every call, in bytes.
+// maxSkillProse bounds the description of all skills, which is sent with every model call, in
+// bytes.
 const maxSkillProse = 16 << 10
 
 type skillTool struct {
@@ -39,8 +40,8 @@ type skillTool struct {
 	broken []skill.Broken
 }
 
-// SkillPlaces are the directories of skills in a workspace: .coppice/skills and
-// .claude/skills. The first goes before the second.
+// SkillPlaces returns the skill directories of a workspace: .coppice/skills and .claude/skills.
+// The first takes precedence.
 func (w *Workspace) SkillPlaces() []skill.Place {
 	if w == nil {
 		return nil
@@ -54,9 +55,8 @@ func (w *Workspace) SkillPlaces() []skill.Place {
 	return places
 }
 
-// NewSkill gives the tool that loads skills, for a run that may load those with the
-// allowed names, or all if none is named. ok is false if there are none: then the
-// run should not be given the tool.
+// NewSkill returns the tool that loads skills, for a run that may load the allowed skills, or all
+// if allowed is empty. ok is false if there are none; then the run should not get the tool.
 func NewSkill(places []skill.Place, allowed []string) (_ Tool, ok bool) {
 	t := skillTool{}
 	var found []skill.Skill
@@ -73,7 +73,7 @@ func NewSkill(places []skill.Place, allowed []string) (_ Tool, ok bool) {
 			continue
 		}
 		t.skills = append(t.skills, s)
-		line := fmt.Sprintf("- `%s`: %s\n", s.Name, clean([]byte(s.Description)))
+		line := fmt.Sprintf("- `%s`: %s\n", s.Name, validText([]byte(s.Description)))
 		if prose.Len()+len(line) > maxSkillProse {
 			untold = append(untold, s.Name)
 			continue
@@ -95,7 +95,7 @@ func (t skillTool) Call(_ context.Context, call Call) Outcome {
 	in := newInput(call.Input)
 	name := in.required("name", maxError)
 	file := in.optional("file", "", maxPath)
-	if err := in.end(); err != nil {
+	if err := in.err(); err != nil {
 		return failed(err)
 	}
 	i := slices.IndexFunc(t.skills, func(s skill.Skill) bool { return s.Name == name })
@@ -109,11 +109,11 @@ func (t skillTool) Call(_ context.Context, call Call) Outcome {
 		}
 		return result(text, err)
 	}
-	return result(load(&t.skills[i]))
+	return result(loadSkill(&t.skills[i]))
 }
 
-// load gives the instructions of a skill and the list of its files.
-func load(s *skill.Skill) (string, error) {
+// loadSkill returns the instructions of a skill and the list of its files.
+func loadSkill(s *skill.Skill) (string, error) {
 	body, files, err := s.Load()
 	if err != nil {
 		return "", fmt.Errorf("skill %s: %w", s.Name, err)
@@ -124,12 +124,12 @@ func load(s *skill.Skill) (string, error) {
 		out.WriteString("\nFiles of the skill, to be loaded with file:\n")
 	}
 	for _, f := range files {
-		fmt.Fprintf(&out, "- %s\n", shown(f))
+		fmt.Fprintf(&out, "- %s\n", displayPath(f))
 	}
 	return strings.TrimSuffix(out.String(), "\n"), nil
 }
 
-// unknown says which skills there are instead.
+// unknown is the error for a skill that does not exist; it lists the others.
 func (t skillTool) unknown(name string) error {
 	var names []string
 	for _, s := range t.skills {
@@ -137,7 +137,7 @@ func (t skillTool) unknown(name string) error {
 	}
 	text := fmt.Sprintf("there is no skill %q; there are: %s", name, orNone(names))
 	for _, b := range t.broken {
-		text += fmt.Sprintf("; %s can't be used: %v", shown(b.Folder), b.Err)
+		text += fmt.Sprintf("; %s can't be used: %v", displayPath(b.Folder), b.Err)
 	}
 	return errors.New(text)
 }

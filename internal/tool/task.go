@@ -16,7 +16,7 @@ import (
 //go:embed task.md
 var taskProse string
 
-// taskSchema has a hole for what subagent_type may be.
+// taskSchema has a placeholder for the allowed values of subagent_type.
 const taskSchema = `{
   "type": "object",
   "properties": {
@@ -44,12 +44,12 @@ const (
 	maxDescription = 200
 	maxPrompt      = 250_000
 	maxModel       = 200
-	maxCalls       = 10_000
-	maxTime        = 7 * 24 * 60 * 60 * 1000 // milliseconds
+	maxIterations  = 10_000
+	maxMillis      = 7 * 24 * 60 * 60 * 1000 // milliseconds
 )
 
-// Spawnable is an agent that a run may give tasks to. Its name is made of
-// letters, digits, -, _ and :.
+// Spawnable is an agent that a run may give tasks to. Its name consists of letters, digits, -, _
+// and :.
 type Spawnable struct {
 	Name       string
 	WhenToUse  string
@@ -59,14 +59,14 @@ type Spawnable struct {
 type taskTool struct {
 	spec       model.ToolSpec
 	agents     []string
-	background []string // those that run in the background by themselves
+	background []string // agents that run in the background by default
 }
 
-// TaskTool is the name of the tool that [NewTask] gives.
+// TaskTool is the name of the tool that [NewTask] returns.
 const TaskTool = "task"
 
-// NewTask gives the tool that starts and resumes sub-agents, for a run that may
-// use these agents. A run that may use none should not be given the tool.
+// NewTask returns the tool that starts and resumes sub-agents, for a run that may use these
+// agents. A run that may use none should not get the tool.
 func NewTask(agents []Spawnable) Tool {
 	t := taskTool{}
 	prose := strings.Builder{}
@@ -104,7 +104,7 @@ func schemaFor(agents []string) json.RawMessage {
 
 func (t taskTool) Spec() model.ToolSpec { return t.spec }
 
-// Effect: the orchestrator starts the child, and knows a call that has one.
+// Effect: the orchestrator starts the child, and starts only one for each call.
 func (t taskTool) Effect() Effect { return EffectDelegated }
 
 func (t taskTool) Call(ctx context.Context, call Call) Outcome {
@@ -112,11 +112,11 @@ func (t taskTool) Call(ctx context.Context, call Call) Outcome {
 	if err != nil {
 		return failed(err)
 	}
-	in.Context = call.Workspace.context(ctx, in.context, in.files)
+	in.Context = call.Workspace.contextParts(ctx, in.context, in.files)
 	return in.Spawn
 }
 
-// taskInput is what the model asks for, its files not read yet.
+// taskInput is the parsed input. Its files are not read yet.
 type taskInput struct {
 	Spawn
 	context string
@@ -130,62 +130,62 @@ func (t taskTool) parse(raw json.RawMessage) (taskInput, error) {
 		Prompt:      in.required("prompt", maxPrompt),
 		Agent:       in.required("subagent_type", maxError),
 		Model:       in.optional("model", "", maxModel),
-		Resume:      in.task("resume", false),
+		Resume:      in.taskID("resume", false),
 		Fork:        in.flag("fork_context", false),
 
-		MaxIterations: int(in.number("max_iterations", 0, 1, maxCalls)),
+		MaxIterations: int(in.number("max_iterations", 0, 1, maxIterations)),
 		Timeout:       in.duration("timeout"),
-		JoinFor:       in.duration("join_timeout"),
+		JoinTimeout:   in.duration("join_timeout"),
 	}
 	if spawn.Fork && !spawn.Resume.IsZero() {
-		in.problem("fork_context: a task that is resumed goes on with the context it has; leave one of the two out")
+		in.addProblem("fork_context: a task that is resumed goes on with the context it has; leave one of the two out")
 	}
-	in.join(&spawn)
-	in.background(&spawn, slices.Contains(t.background, spawn.Agent))
+	in.readJoin(&spawn)
+	in.readBackground(&spawn, slices.Contains(t.background, spawn.Agent))
 	if spawn.Agent != "" && !slices.Contains(t.agents, spawn.Agent) {
-		in.problem("subagent_type: there is no agent %q to give tasks to; there are: %s", spawn.Agent, orNone(t.agents))
+		in.addProblem("subagent_type: there is no agent %q to give tasks to; there are: %s", spawn.Agent, orNone(t.agents))
 	}
 	parsed := taskInput{
-		Spawn: spawn, context: in.optional("context", "", maxContext),
-		files: in.texts("context_files", contextFiles, maxPath),
+		Spawn: spawn, context: in.optional("context", "", maxContextText),
+		files: in.stringList("context_files", maxContextFiles, maxPath),
 	}
-	return parsed, in.end()
+	return parsed, in.err()
 }
 
-// join takes how the agent is waited for beside others.
-func (in *input) join(spawn *Spawn) {
+// readJoin reads how the agent is joined with others.
+func (in *input) readJoin(spawn *Spawn) {
 	need := in.number("join_need", int64(tree.JoinAny), 1, int64(tree.JoinMax))
 	policy := "all"
 	if need > 1 {
-		policy = "any" // without being said
+		policy = "any" // join_need implies it
 	}
 	switch chosen := in.choice("join", policy, "all", "any"); {
 	case chosen == "any":
-		spawn.Join = tree.Join(need) //nolint:gosec // it is in bounds
+		spawn.Join = tree.Join(need) //nolint:gosec // number has checked the bounds
 	case need > 1:
-		in.problem("join_need is for join any")
+		in.addProblem("join_need is for join any")
 	}
 }
 
-// background takes both names of run_in_background. byDefault is what the agent's
-// definition says; it does not count for an agent that is to be waited for.
-func (in *input) background(spawn *Spawn, byDefault bool) {
+// readBackground reads run_in_background under both of its names. byDefault is the default of the
+// agent's definition; it does not apply to an agent that is joined.
+func (in *input) readBackground(spawn *Spawn, byDefault bool) {
 	_, first := in.fields["run_in_background"]
 	_, second := in.fields["background"]
-	joins := spawn.Join != tree.JoinAll || spawn.JoinFor > 0
+	joins := spawn.Join != tree.JoinAll || spawn.JoinTimeout > 0
 	spawn.Background = in.flag("run_in_background", byDefault && !joins)
 	also := in.flag("background", spawn.Background)
 	if first && second && also != spawn.Background {
-		in.problem("background: contradicts run_in_background; they are the same, give one")
+		in.addProblem("background: contradicts run_in_background; they are the same, give one")
 	}
 	if spawn.Background = also; also && joins {
-		in.problem("join and join_timeout are for agents that you wait for, not for those in the background")
+		in.addProblem("join and join_timeout are for agents that you wait for, not for those in the background")
 	}
 }
 
-// duration is a time in milliseconds; 0 if it is absent.
+// duration reads a time in milliseconds; 0 if absent.
 func (in *input) duration(name string) time.Duration {
-	return time.Duration(in.number(name, 0, 1, maxTime)) * time.Millisecond
+	return time.Duration(in.number(name, 0, 1, maxMillis)) * time.Millisecond
 }
 
 func orNone(names []string) string {

@@ -23,7 +23,7 @@ var taskOutputSchema = json.RawMessage(`{
   "additionalProperties": false
 }`)
 
-// Waiting times of task_output in milliseconds.
+// Wait times of task_output in milliseconds.
 const (
 	defaultWait = 30_000
 	maxWait     = 600_000
@@ -47,13 +47,13 @@ func (taskOutputTool) Call(_ context.Context, call Call) Outcome {
 
 func parseTaskOutput(raw json.RawMessage) (Wait, error) {
 	in := newInput(raw)
-	wait := Wait{Task: in.task("task_id", true)}
+	wait := Wait{Task: in.taskID("task_id", true)}
 	block := in.flag("block", true)
 	timeout := in.number("timeout", defaultWait, 0, maxWait)
 	if block {
 		wait.Timeout = time.Duration(timeout) * time.Millisecond
 	}
-	if err := in.end(); err != nil {
+	if err := in.err(); err != nil {
 		return Wait{}, err
 	}
 	return wait, nil

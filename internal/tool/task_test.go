@@ -42,7 +42,7 @@ func TestTask(t *testing.T) {
 		`{"description":"d","prompt":"p","subagent_type":"plan","background":true,"max_iterations":3,"timeout":1500}`: Spawn{
 			Agent: "plan", Description: "d", Prompt: "p", Background: true, MaxIterations: 3, Timeout: 1500 * time.Millisecond},
 		`{"description":"d","prompt":"p","subagent_type":"plan","join":"any","join_timeout":2000,"context":"c","background":false}`: Spawn{
-			Agent: "plan", Description: "d", Prompt: "p", Join: tree.JoinAny, JoinFor: 2 * time.Second,
+			Agent: "plan", Description: "d", Prompt: "p", Join: tree.JoinAny, JoinTimeout: 2 * time.Second,
 			Context: []string{"Context that comes with the task:\nc"}},
 		`{"description":"d","prompt":"p","subagent_type":"plan","context_files":["a.txt"]}`: Spawn{
 			Agent: "plan", Description: "d", Prompt: "p", Context: []string{

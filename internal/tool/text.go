@@ -16,16 +16,16 @@ import (
 	"github.com/coppice-run/coppice/internal/excerpt"
 )
 
-// binaryHead is how much of a file is looked at to tell text from binary.
-const binaryHead = 8 << 10
+// binarySniffBytes is how much of a file is examined to tell text from binary.
+const binarySniffBytes = 8 << 10
 
 var errBinary = errors.New("a binary file")
 
-// lineReader reads a text line by line and keeps at most keep bytes of each, so
-// neither a long file nor a long line is ever held.
+// lineReader reads a text line by line and keeps at most keep bytes of each line, so it never
+// holds a large file or a long line.
 type lineReader struct {
 	keep int
-	seen io.Writer // gets all that is read of the text; nil: nothing does
+	tee  io.Writer // receives everything that is read; nil: nothing does
 	buf  *bufio.Reader
 	line []byte
 }
@@ -34,9 +34,8 @@ func newLineReader(keep int) *lineReader {
 	return &lineReader{keep: keep, buf: bufio.NewReaderSize(nil, 64<<10)}
 }
 
-// next gives the start of the next line without its end, and the length of the
-// whole line. The line is valid until the following call. At the end of the text
-// the error is io.EOF.
+// next returns the beginning of the next line without its line break, and the length of the whole
+// line. The line is valid until the next call. At the end of the text the error is io.EOF.
 func (l *lineReader) next() (line []byte, size int64, err error) {
 	l.line = l.line[:0]
 	for {
@@ -58,8 +57,8 @@ func (l *lineReader) next() (line []byte, size int64, err error) {
 	}
 }
 
-// cut takes a carriage return off the end, if the end is there, and keeps what
-// is to be kept.
+// cut removes a trailing carriage return, if the line is complete, and cuts the line to keep
+// bytes.
 func (l *lineReader) cut(line []byte, size int64) ([]byte, int64, error) {
 	if int64(len(line)) == size {
 		line = bytes.TrimSuffix(line, []byte("\r"))
@@ -68,20 +67,20 @@ func (l *lineReader) cut(line []byte, size int64) ([]byte, int64, error) {
 	return line[:min(len(line), l.keep)], size, nil
 }
 
-// openText points lines at a file of the workspace, which the caller closes.
-// Directories are refused, and so are binary files: the error wraps errBinary.
-// Reading fails once ctx has ended.
+// openText opens a file of the workspace for lines. The caller closes the file. Directories and
+// binary files are refused; for the latter the error wraps errBinary. Reading fails once ctx has
+// ended.
 func (w *Workspace) openText(ctx context.Context, name string, lines *lineReader) (*os.File, error) {
 	file, err := w.open(name)
 	if err != nil {
 		return nil, err
 	}
 	text := readUntil(ctx, file)
-	if lines.seen != nil {
-		text = io.TeeReader(text, lines.seen)
+	if lines.tee != nil {
+		text = io.TeeReader(text, lines.tee)
 	}
 	lines.buf.Reset(text)
-	head, err := lines.buf.Peek(binaryHead)
+	head, err := lines.buf.Peek(binarySniffBytes)
 	switch {
 	case err != nil && !errors.Is(err, io.EOF):
 	case bytes.IndexByte(head, 0) >= 0:
@@ -96,7 +95,7 @@ type readFunc func(p []byte) (int, error)
 
 func (f readFunc) Read(p []byte) (int, error) { return f(p) }
 
-// readUntil gives a reader that fails once ctx has ended.
+// readUntil returns a reader that fails once ctx has ended.
 func readUntil(ctx context.Context, r io.Reader) io.Reader {
 	return readFunc(func(p []byte) (int, error) {
 		if err := ctx.Err(); err != nil {
@@ -110,7 +109,7 @@ type runeFunc func() (rune, int, error)
 
 func (f runeFunc) ReadRune() (rune, int, error) { return f() }
 
-// readRunesUntil does the same for runes.
+// readRunesUntil is readUntil for runes.
 func readRunesUntil(ctx context.Context, r io.RuneReader) io.RuneReader {
 	return runeFunc(func() (rune, int, error) {
 		if err := ctx.Err(); err != nil {
@@ -120,24 +119,24 @@ func readRunesUntil(ctx context.Context, r io.RuneReader) io.RuneReader {
 	})
 }
 
-// printable makes a line fit to be stored and shown: valid UTF-8, no NUL, and at
-// most limit bytes of it with a word on the rest. Size is the whole line's length.
+// printable makes a line fit to be stored and shown: valid UTF-8 without NUL, and at most limit
+// bytes with a note on the rest. size is the length of the whole line.
 func printable(line []byte, size int64, limit int) string {
 	if size <= int64(limit) {
-		return clean(line)
+		return validText(line)
 	}
 	head := excerpt.Head(string(line), limit)
-	return fmt.Sprintf("%s… (%d bytes of this line not shown)", clean([]byte(head)), size-int64(len(head)))
+	return fmt.Sprintf("%s… (%d bytes of this line not shown)", validText([]byte(head)), size-int64(len(head)))
 }
 
-func clean(text []byte) string {
+func validText(text []byte) string {
 	const unknown = string(utf8.RuneError)
 	return strings.ReplaceAll(strings.ToValidUTF8(string(text), unknown), "\x00", unknown)
 }
 
-// shown is a path for a list with one path a line: as it is, or quoted if it
-// holds what would break the list.
-func shown(name string) string {
+// displayPath returns a path for a list with one path on each line: unchanged, or quoted if it
+// would break the list.
+func displayPath(name string) string {
 	if !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl) {
 		return strconv.Quote(name)
 	}

@@ -1,6 +1,6 @@
-// Package tool is the contract between the agent loop and the tools a model can
-// call, and the tools themselves: one file a tool, what the model is told about
-// it in a Markdown file beside it.
+// Package tool defines the contract between the agent loop and the tools that a model can call,
+// and contains the tools: one file for each, with the text for the model in a Markdown file next
+// to it.
 package tool
 
 import (
@@ -14,64 +14,60 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// Tool is something a model can call. A tool is shared by all attempts of a
-// worker, so Call is called from many goroutines at once; what differs from run
-// to run comes in with the Call.
+// Tool is something that a model can call. All attempts of a worker share a tool, so Call must be
+// safe for concurrent use. Everything that differs between runs is in the [Call].
 type Tool interface {
-	// Spec is what the model is told.
+	// Spec returns what the model is told.
 	Spec() model.ToolSpec
-	// Effect says what a call leaves behind, and so how a crash is dealt with.
+	// Effect returns what a call leaves behind, which decides what happens after a crash.
 	Effect() Effect
-	// Call does the work, or says what has to happen elsewhere. Whatever goes
-	// wrong with the input or the work is an error result for the model, never a
-	// failure of the run. When ctx ends Call returns soon with any outcome; it
-	// is dropped.
+	// Call does the work, or returns what the orchestrator has to do. Every failure is an error
+	// result for the model, never a failure of the run. When ctx ends, Call returns soon, and its
+	// outcome is dropped.
 	Call(ctx context.Context, call Call) Outcome
 }
 
 // Effect is what a call leaves behind.
 type Effect uint8
 
-// The effects.
 const (
 	// EffectUnspecified is treated as EffectLasting.
 	EffectUnspecified Effect = iota
-	// EffectNone is that of a tool that only looks: after a crash it runs again.
+	// EffectNone means that the tool only reads: after a crash it runs again.
 	EffectNone
-	// EffectLasting is that of a tool whose call may not run twice unnoticed: its
-	// start is recorded first, and after a crash in between the model is told that
-	// the outcome is unknown.
+	// EffectLasting means that a call must not run twice unnoticed. Its start is recorded first.
+	// After a crash during the call, the model is told that the outcome is unknown.
 	EffectLasting
-	// EffectDelegated is that of a tool whose call returns at once with what the
-	// orchestrator has to do; the orchestrator does it once.
+	// EffectDelegated means that a call returns at once with what the orchestrator has to do. The
+	// orchestrator does it once.
 	EffectDelegated
 )
 
 // Call is one call of a tool.
 type Call struct {
-	// Input is what the model wrote: untrusted, and not yet checked.
+	// Input is what the model wrote. It is untrusted and not yet checked.
 	Input json.RawMessage
-	// Workspace is the directory that the file tools work in; nil if the run has none.
+	// Workspace is the directory of the file tools; nil if the run has none.
 	Workspace *Workspace
-	// Past gives the calls of earlier messages with their results, as the model sees
-	// them now, oldest first; nil if nobody has put it together.
+	// Past yields the calls of earlier messages with their results, as the model sees them now,
+	// oldest first; nil if not available.
 	Past iter.Seq[Past]
-	// Label names the call among all calls of the session: fit for a file name.
+	// Label is a name of the call that is unique in its session and can be used in a file name.
 	Label string
-	// Permissions are those of the run, for what the call comes by that is decided on as a
-	// call of its own; nil allow everything.
+	// Permissions are those of the run. A tool uses them to decide on further actions of the call,
+	// each as a call of its own; nil allows everything.
 	Permissions policy.Layers
-	// Background is closed when the call is asked to let the run go on: a tool that can
-	// do so gives a [Spawn] of what it has under way. nil: it is not asked.
+	// Background is closed to ask the call to let the run continue without it. A tool that supports
+	// this returns a [Spawn] of what it is running. nil: never asked.
 	Background <-chan struct{}
-	// NoBackground says that nothing is to run in the background: what asks for that
-	// runs in the foreground.
+	// NoBackground means that nothing may run in the background: requests for it run in the
+	// foreground.
 	NoBackground bool
 
-	parsed *input // for what guards look at
+	parsed *input // for guards
 }
 
-// Past is an earlier call that has its result.
+// Past is an earlier call with its result.
 type Past struct {
 	Tool    string
 	Input   json.RawMessage
@@ -79,8 +75,8 @@ type Past struct {
 	IsError bool
 }
 
-// Outcome is what came of a call: [Done], [Spawn] or [Wait]. The loop acts on
-// the outcome; it knows no tool by name.
+// Outcome is the outcome of a call: [Done], [Spawn] or [Wait]. The loop acts on the outcome; it
+// knows no tool by name.
 type Outcome interface{ isOutcome() }
 
 // Done closes the call with a result.
@@ -89,31 +85,30 @@ type Done struct {
 	IsError bool
 }
 
-// Spawn asks for a child. The call is closed by the orchestrator: at once if
-// the child runs in the background, otherwise with the child's result.
+// Spawn asks for a child. The orchestrator closes the call: at once if the child runs in the
+// background, otherwise with the child's result.
 type Spawn struct {
 	Agent       string
 	Description string
 	Prompt      string
-	Model       string      // empty: the agent's own, then the parent's
-	Resume      tree.TaskID // zero: a new child; otherwise the task that gets another run
+	Model       string      // empty: the agent's own, or else the parent's
+	Resume      tree.TaskID // the task that gets another run; zero: a new child
 	Background  bool
 	Fork        bool // the child sees the conversation so far
 
-	Context       []string      // what it is told beside the prompt, a part each
-	MaxIterations int           // model calls of a run; 0: the agent's
-	Timeout       time.Duration // of a run while it is with workers; 0: the agent's
+	Context       []string      // given to the child with the prompt, one part each
+	MaxIterations int           // model calls of a run; 0: the agent's default
+	Timeout       time.Duration // of a run while it is with workers; 0: the agent's default
 	Join          tree.Join
-	JoinFor       time.Duration // how long the call waits before the child goes on in the background; 0: until its end
+	JoinTimeout   time.Duration // how long the call waits before the child goes to the background; 0: until the child ends
 
-	// Command is the child, if it is no agent: of the above only Description and
-	// Background count then, and it is in the background.
+	// Command makes the child a command instead of an agent. Then of the fields above only
+	// Description and Background count, and it runs in the background.
 	Command *Command
 }
 
-// Wait asks for the output of a task below the caller: once it ends, or as it
-// is when Timeout has passed. A zero Timeout looks and does not wait. With Stop the
-// task is ended first.
+// Wait asks for the output of a task below the caller, when the task ends or when Timeout has
+// passed. A zero Timeout does not wait. With Stop the task is ended first.
 type Wait struct {
 	Task    tree.TaskID
 	Timeout time.Duration

@@ -10,10 +10,9 @@ import (
 	"strings"
 )
 
-// Which files a model has seen, and how they were, follows from its transcript
-// alone: results that are about a whole file end with a line that tells its version.
-// So it survives every crash, a fork inherits it, and what was summed up has to be
-// read again.
+// Which versions of files a model has seen follows from its transcript alone: results about a whole
+// file end with a line that contains its version. So the information survives every crash, a fork
+// inherits it, and files whose results were summarised have to be read again.
 
 const (
 	versionHead, versionTail = "[version ", "]"
@@ -21,7 +20,7 @@ const (
 	versionBytes = 8
 )
 
-// digest makes the version of what is written to it.
+// digest computes the version of what is written to it.
 type digest struct {
 	sum  hash.Hash
 	size int64
@@ -29,7 +28,7 @@ type digest struct {
 
 func newDigest() *digest { return &digest{sum: sha256.New()} }
 
-// Write never fails. Beyond maxFile it only counts: no tool changes such a file.
+// Write never fails. Beyond maxFile it only counts, because no tool changes such a file.
 func (d *digest) Write(p []byte) (int, error) {
 	if d.size += int64(len(p)); d.size <= maxFile {
 		d.sum.Write(p)
@@ -37,7 +36,7 @@ func (d *digest) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// version is empty if there was more than a file has that may be changed.
+// version returns "" if the file is too large to be changed.
 func (d *digest) version() string {
 	if d.size > maxFile {
 		return ""
@@ -50,7 +49,7 @@ func versionOf(content string) string {
 	return hex.EncodeToString(sum[:versionBytes])
 }
 
-// withVersion ends a result with the version of the file that it is about.
+// withVersion appends the version of a file to a result.
 func withVersion(text, version string) string {
 	if version == "" {
 		return text
@@ -58,8 +57,8 @@ func withVersion(text, version string) string {
 	return fmt.Sprintf("%s\n%s%s%s", text, versionHead, version, versionTail)
 }
 
-// versionIn gives the version that a result ends with; empty if there is none. No
-// line of a file is taken for one: read puts a number before each.
+// versionIn returns the version at the end of a result; empty if there is none. A line of a file
+// cannot be mistaken for a version, because read puts a number before each line.
 func versionIn(result string) string {
 	line := result[strings.LastIndexByte(result, '\n')+1:]
 	version, head := strings.CutPrefix(line, versionHead)
@@ -70,8 +69,7 @@ func versionIn(result string) string {
 	return version
 }
 
-// lastSeen gives the version of a file that a model has seen last; empty if it has
-// seen none.
+// lastSeen returns the version of a file that the model has seen last; empty if it has seen none.
 func lastSeen(past iter.Seq[Past], w *Workspace, name string) string {
 	if past == nil {
 		return ""
@@ -81,7 +79,7 @@ func lastSeen(past iter.Seq[Past], w *Workspace, name string) string {
 		if p.IsError || !slices.Contains([]string{readName, writeName, editName}, p.Tool) {
 			continue
 		}
-		if at, err := w.rel(textOf(p.Input, "path")); err != nil || at != name {
+		if at, err := w.rel(textField(p.Input, "path")); err != nil || at != name {
 			continue
 		}
 		if version := versionIn(p.Text); version != "" {

@@ -13,17 +13,17 @@ import (
 )
 
 const (
-	// walkPage is how many entries of one directory a walk holds at a time. A
-	// larger directory is read again for each further page.
+	// walkPage is how many entries of one directory a walk holds at a time. A larger directory is
+	// read again for each further page.
 	walkPage = 1 << 17
-	// walkDepth is how far below its start a walk goes.
+	// walkDepth is the maximum depth of a walk.
 	walkDepth = 100
-	// gitDir is left out of every listing: it is large and no one's source.
+	// gitDir is excluded from every listing, because it is large and contains no sources.
 	gitDir = ".git"
 )
 
-// entry is a member of a directory. A directory's name ends with a slash, so
-// that the order of entries is the order of the paths below them.
+// entry is an entry of a directory. The name of a directory ends with a slash, so that entries
+// sort in the order of the paths below them.
 type entry struct {
 	name    string
 	regular bool
@@ -31,9 +31,8 @@ type entry struct {
 
 func (e entry) isDir() bool { return strings.HasSuffix(e.name, "/") }
 
-// list gives the first n entries of a directory after the one named after, in
-// order, and how many entries come after it altogether. However large the
-// directory is, about 2n entries are held.
+// list returns the first n entries of a directory that sort after after, in order, and the total
+// number of such entries. It holds about 2n entries, however large the directory is.
 func (w *Workspace) list(ctx context.Context, dir, after string, n int) (entries []entry, total int, err error) {
 	file, err := w.open(dir)
 	if err != nil {
@@ -52,10 +51,10 @@ func (w *Workspace) list(ctx context.Context, dir, after string, n int) (entries
 			}
 		}
 		if len(entries) >= 2*n {
-			entries = first(entries, n)
+			entries = firstSorted(entries, n)
 		}
 		if errors.Is(err, io.EOF) {
-			return first(entries, n), total, nil
+			return firstSorted(entries, n), total, nil
 		}
 		if err != nil {
 			return nil, 0, pathError(dir, err)
@@ -70,15 +69,15 @@ func asEntry(d fs.DirEntry) entry {
 	return entry{name: d.Name(), regular: d.Type().IsRegular()}
 }
 
-func first(entries []entry, n int) []entry {
+func firstSorted(entries []entry, n int) []entry {
 	slices.SortFunc(entries, func(a, b entry) int { return strings.Compare(a.name, b.name) })
 	return entries[:min(n, len(entries))]
 }
 
-// files gives the regular files below a directory, in the order of their paths.
-// It follows no symbolic links and leaves out what is named .git, and unless it starts
-// there what is kept of results and the worktrees of sub-agents. What cannot be
-// read comes with its error, and the walk goes on; when ctx ends the walk ends.
+// files yields the regular files below a directory, in the order of their paths. It does not
+// follow symbolic links. It skips .git, and also OutputDir and WorktreesDir unless it starts
+// there. What cannot be read is yielded with its error, and the walk continues. The walk ends when
+// ctx ends.
 func (w *Workspace) files(ctx context.Context, dir string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		k := walker{workspace: w, page: walkPage, yield: yield}
@@ -86,8 +85,8 @@ func (w *Workspace) files(ctx context.Context, dir string) iter.Seq2[string, err
 	}
 }
 
-// unlisted reports whether what is below a directory is the program's own.
-func unlisted(dir string) bool { return dir == KeptDir || dir == WorktreesDir }
+// isInternalDir reports whether Coppice manages the directory.
+func isInternalDir(dir string) bool { return dir == OutputDir || dir == WorktreesDir }
 
 type walker struct {
 	workspace *Workspace
@@ -95,10 +94,10 @@ type walker struct {
 	yield     func(string, error) bool
 }
 
-// walk reports whether to go on.
+// walk reports whether to continue.
 func (k *walker) walk(ctx context.Context, dir string, depth int) bool {
 	if depth > walkDepth {
-		return k.yield(dir, fmt.Errorf("%s: more than %d directories deep", shown(dir), walkDepth))
+		return k.yield(dir, fmt.Errorf("%s: more than %d directories deep", displayPath(dir), walkDepth))
 	}
 	for after := ""; ; {
 		entries, total, err := k.workspace.list(ctx, dir, after, k.page)
@@ -124,7 +123,7 @@ func (k *walker) visit(ctx context.Context, dir string, e entry, depth int) bool
 	switch {
 	case ctx.Err() != nil:
 		return false
-	case e.isDir() && unlisted(path.Join(dir, e.name)):
+	case e.isDir() && isInternalDir(path.Join(dir, e.name)):
 		return true
 	case e.isDir():
 		return k.walk(ctx, path.Join(dir, e.name), depth+1)

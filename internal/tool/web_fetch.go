@@ -28,15 +28,15 @@ var webFetchSchema = json.RawMessage(`{
   "additionalProperties": false
 }`)
 
-// WebFetchTool is the name of the tool that [NewWebFetch] gives.
+// WebFetchTool is the name of the tool that [NewWebFetch] returns.
 const WebFetchTool = "web_fetch"
 
 // Bounds of a fetch.
 const (
-	fetchTimeout   = 30 * time.Second // of a call, with all its redirects
+	fetchTimeout   = 30 * time.Second // of a call, including redirects
 	fetchRedirects = 5
-	fetchBytes     = 5 << 20  // that are loaded of a document, unpacked
-	fetchHeaders   = 64 << 10 // of an answer
+	fetchBytes     = 5 << 20  // that are loaded of a document, uncompressed
+	fetchHeaders   = 64 << 10 // of a response
 	maxURL         = 4096     // characters
 )
 
@@ -45,8 +45,8 @@ type webFetchTool struct {
 	timeout   time.Duration
 }
 
-// NewWebFetch gives the tool that loads pages. The private destinations are those
-// that it may reach although they are not on the internet.
+// NewWebFetch returns the tool that loads pages. It may reach the private destinations in addition
+// to the internet.
 func NewWebFetch(private outbound.Destinations) Tool {
 	return newWebFetch(outbound.Dialer{Exempt: private.Exempt})
 }
@@ -61,7 +61,7 @@ func (webFetchTool) Spec() model.ToolSpec {
 	return model.ToolSpec{Name: WebFetchTool, Description: webFetchProse, Schema: webFetchSchema}
 }
 
-// Effect is none: to get a page changes nothing, by the rules of HTTP.
+// Effect: by the rules of HTTP, GET changes nothing.
 func (webFetchTool) Effect() Effect { return EffectNone }
 
 func (t webFetchTool) Call(ctx context.Context, call Call) Outcome {
@@ -77,7 +77,7 @@ func (t webFetchTool) Call(ctx context.Context, call Call) Outcome {
 func parseWebFetch(raw json.RawMessage) (*url.URL, error) {
 	in := newInput(raw)
 	text := in.required("url", maxURL)
-	if err := in.end(); err != nil {
+	if err := in.err(); err != nil {
 		return nil, err
 	}
 	target, err := outbound.ParseURL(text)
@@ -87,7 +87,7 @@ func parseWebFetch(raw json.RawMessage) (*url.URL, error) {
 	return target, nil
 }
 
-// fetch loads a document and gives its text.
+// fetch loads a document and returns its text.
 func (t webFetchTool) fetch(ctx context.Context, call Call, target *url.URL) (string, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), http.NoBody)
 	if err != nil {
@@ -107,11 +107,11 @@ func (t webFetchTool) fetch(ctx context.Context, call Call, target *url.URL) (st
 	defer resp.Body.Close()
 	if to, err := resp.Location(); err == nil && resp.StatusCode/100 == 3 {
 		return fmt.Sprintf("%s redirects to %s, which is not followed: %s\nCall again with that URL if you want it.",
-			resp.Request.URL, cmp.Or(stopped, elsewhere), shown(to.String())), nil
+			resp.Request.URL, cmp.Or(stopped, otherHost), displayPath(to.String())), nil
 	}
 	w, found := call.Workspace, resp.StatusCode >= 200 && resp.StatusCode <= 299
 	if !found {
-		w = nil // nobody wants the whole of an error
+		w = nil // the whole text of an error page is not saved
 	}
 	text, err := readDocument(resp, w)
 	if err != nil {
@@ -123,7 +123,7 @@ func (t webFetchTool) fetch(ctx context.Context, call Call, target *url.URL) (st
 	return text, nil
 }
 
-// fetchError says in plain words what a model can do something about.
+// fetchError formats an error for the model.
 func (t webFetchTool) fetchError(ctx context.Context, target *url.URL, err error) error {
 	if outer, ok := errors.AsType[*url.Error](err); ok {
 		err = outer.Err
@@ -134,20 +134,20 @@ func (t webFetchTool) fetchError(ctx context.Context, target *url.URL, err error
 	return fmt.Errorf("%s: %w", target, err)
 }
 
-// elsewhere is where a redirect leads that is not followed.
-const elsewhere = "another host"
+// otherHost describes a redirect to another host, which is not followed.
+const otherHost = "another host"
 
-// redirect follows within a host, to what a call of its own would be allowed; its address
-// is judged anew all the same. What is not followed is named.
+// redirect follows redirects within a host, to URLs that a separate call would be allowed to load;
+// the dialer checks the address again. stopped says why a redirect was not followed.
 func (t webFetchTool) redirect(allowed policy.Layers, next *http.Request, via []*http.Request) (stopped string, err error) {
 	if len(via) > fetchRedirects {
 		return "", fmt.Errorf("more than %d redirects", fetchRedirects)
 	}
 	to, err := outbound.ParseURL(next.URL.String())
 	if err != nil || !sameHost(via[0].URL, to) {
-		return elsewhere, http.ErrUseLastResponse
+		return otherHost, http.ErrUseLastResponse
 	}
-	if allowed.Judge(fetchOf(to)).Decision != policy.Allow {
+	if allowed.Judge(fetchCall(to)).Decision != policy.Allow {
 		return "what has to be allowed by itself", http.ErrUseLastResponse
 	}
 	next.URL = to
@@ -155,13 +155,12 @@ func (t webFetchTool) redirect(allowed policy.Layers, next *http.Request, via []
 	return "", nil
 }
 
-// fetchOf is a call as rules see it that loads a URL.
-func fetchOf(u *url.URL) policy.Call {
+// fetchCall returns the call that loads a URL, as rules see it.
+func fetchCall(u *url.URL) policy.Call {
 	return policy.Call{Tool: WebFetchTool, Access: policy.AccessNetwork, Kind: policy.KindURL, Argument: u.String()}
 }
 
-// sameHost reports whether a redirect stays where it is, but for the step from http
-// to https.
+// sameHost reports whether a redirect stays on the host. It allows the upgrade from http to https.
 func sameHost(from, to *url.URL) bool {
 	upgraded := from.Scheme == "http" && to.Scheme == "https" && from.Port() == "" && to.Port() == ""
 	return from.Hostname() == to.Hostname() && (upgraded || from.Scheme == to.Scheme && from.Port() == to.Port())

@@ -241,7 +241,7 @@ func TestWebFetchRedirectsAreJudged(t *testing.T) {
 	} {
 		input, err := json.Marshal(map[string]string{"url": server.URL + "/docs/a?to=" + url.QueryEscape(c.to)})
 		must(t, err)
-		done := tool.Call(t.Context(), Call{Input: input, Permissions: policy.OfRoot(c.layer, policy.Permissions{}, false).Open()}).(Done)
+		done := tool.Call(t.Context(), Call{Input: input, Permissions: policy.RootAuthority(c.layer, policy.Permissions{}, false).Open()}).(Done)
 		if got := strings.ReplaceAll(done.Text, server.URL, "HOST"); done.IsError || !strings.Contains(got, c.want) {
 			t.Errorf("%s: %+v, want %q", name, done, c.want)
 		}
@@ -278,7 +278,7 @@ func TestWebFetchIsJudgedByItsURL(t *testing.T) {
 	must(t, err)
 	layer.Deny, err = policy.ParseRules([]string{"web_fetch(https://go.dev/private/*)"})
 	must(t, err)
-	a := policy.OfRoot(layer, policy.Permissions{}, false)
+	a := policy.RootAuthority(layer, policy.Permissions{}, false)
 	for target, want := range map[string]policy.Decision{
 		"https://go.dev":                           policy.Allow,
 		"HTTPS://GO.dev.:443/doc":                  policy.Allow,
@@ -344,7 +344,7 @@ func TestWebFetchRulesNeedNoEscapes(t *testing.T) {
 				t.Helper()
 				input, err := json.Marshal(map[string]string{"url": target})
 				must(t, err)
-				a := policy.OfRoot(l, policy.Permissions{}, false).Open()
+				a := policy.RootAuthority(l, policy.Permissions{}, false).Open()
 				if v, argument := Judge(a, webFetchTool{}, Call{Input: input}); (v.Decision == decision) != want {
 					t.Errorf("%s on %s (%s): %s", l, target, argument, v.Decision)
 				}

@@ -11,21 +11,20 @@ import (
 	"syscall"
 )
 
-// Workspace is a directory that the file tools work in and cannot leave: not by
-// "..", not by an absolute path, not by a symbolic link, not by one that changes
-// while it is followed. It is safe for use by many goroutines at once.
+// Workspace is a directory that the file tools cannot leave: not with "..", an absolute path, a
+// symbolic link, or a link that changes while it is followed. It is safe for concurrent use.
 type Workspace struct {
-	dir      string // as it was asked for, made absolute
-	resolved string // the same without symbolic links
-	beside   []string
-	root     *os.Root
-	opened   fs.FileInfo // of the root
-	changing sync.Mutex  // held while a file is looked at and changed
+	dir       string // as requested, made absolute
+	resolved  string // dir without symbolic links
+	extraDirs []string
+	root      *os.Root
+	rootInfo  fs.FileInfo // of root, when it was opened
+	changing  sync.Mutex  // held while a file is checked and changed
 }
 
 var errNoWorkspace = errors.New("this run has no workspace, so there are no files to work with")
 
-// OpenWorkspace opens the directory as a workspace. The caller closes it.
+// OpenWorkspace opens a directory as a workspace. The caller closes it.
 func OpenWorkspace(dir string) (*Workspace, error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
@@ -39,21 +38,20 @@ func OpenWorkspace(dir string) (*Workspace, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open workspace: %w", err)
 	}
-	return opened(&Workspace{dir: abs, resolved: resolved, root: root})
+	return statRoot(&Workspace{dir: abs, resolved: resolved, root: root})
 }
 
-// opened gives a workspace whose root was opened just now.
-func opened(w *Workspace) (_ *Workspace, err error) {
-	if w.opened, err = w.root.Stat("."); err != nil {
+// statRoot completes a workspace whose root was just opened.
+func statRoot(w *Workspace) (_ *Workspace, err error) {
+	if w.rootInfo, err = w.root.Stat("."); err != nil {
 		return nil, fmt.Errorf("open workspace: %w", errors.Join(err, w.root.Close()))
 	}
 	return w, nil
 }
 
-// Below opens a directory of the workspace as a workspace of its own. No part of its
-// path may be a symbolic link. The directories beside are for [Workspace.Beside]. The
-// caller closes it.
-func (w *Workspace) Below(name string, beside ...string) (*Workspace, error) {
+// Subdir opens a directory of the workspace as a workspace of its own. No part of its path may be
+// a symbolic link. extraDirs are for [Workspace.ExtraDirs]. The caller closes it.
+func (w *Workspace) Subdir(name string, beside ...string) (*Workspace, error) {
 	name, err := w.rel(name)
 	if err != nil {
 		return nil, err
@@ -64,45 +62,44 @@ func (w *Workspace) Below(name string, beside ...string) (*Workspace, error) {
 			return nil, fmt.Errorf("open workspace: %w", pathError(part, err))
 		}
 		if !info.IsDir() {
-			return nil, fmt.Errorf("open workspace: %s: not a directory", shown(part))
+			return nil, fmt.Errorf("open workspace: %s: not a directory", displayPath(part))
 		}
 	}
 	root, err := w.root.OpenRoot(filepath.FromSlash(name))
 	if err != nil {
 		return nil, fmt.Errorf("open workspace: %w", pathError(name, err))
 	}
-	return opened(&Workspace{
-		dir: filepath.Join(w.dir, name), resolved: filepath.Join(w.resolved, name), root: root, beside: beside,
+	return statRoot(&Workspace{
+		dir: filepath.Join(w.dir, name), resolved: filepath.Join(w.resolved, name), root: root, extraDirs: beside,
 	})
 }
 
-// Beside gives directories outside the workspace that commands have to change when
-// they work in it, as absolute paths without symbolic links: the repository of a git
-// worktree. File tools don't reach them.
-func (w *Workspace) Beside() []string { return w.beside }
+// ExtraDirs returns directories outside the workspace that commands have to change when they work
+// in it, such as the repository of a git worktree. The paths are absolute and without symbolic
+// links. File tools cannot access them.
+func (w *Workspace) ExtraDirs() []string { return w.extraDirs }
 
-// Resolved is [Workspace.Dir] without symbolic links, as it was when the workspace was
+// Resolved returns [Workspace.Dir] without symbolic links, as it was when the workspace was
 // opened.
 func (w *Workspace) Resolved() string { return w.resolved }
 
-// Dir is the absolute path of the directory.
+// Dir returns the absolute path of the directory.
 func (w *Workspace) Dir() string { return w.dir }
 
-// Open opens the directory anew, whatever its path leads to by now. The caller closes it.
-func (w *Workspace) Open() (*os.File, error) { return w.root.Open(".") }
+// OpenDir opens the directory itself, whatever its path leads to now. The caller closes it.
+func (w *Workspace) OpenDir() (*os.File, error) { return w.root.Open(".") }
 
-// InPlace reports whether the directory is still what its path leads to.
-func (w *Workspace) InPlace() bool {
+// AtPath reports whether the path of the workspace still leads to its directory.
+func (w *Workspace) AtPath() bool {
 	found, err := os.Lstat(w.resolved)
-	return err == nil && os.SameFile(w.opened, found)
+	return err == nil && os.SameFile(w.rootInfo, found)
 }
 
-// Close gives the directory back. Calls under way end with an error.
+// Close closes the workspace. Calls in progress fail.
 func (w *Workspace) Close() error { return w.root.Close() }
 
-// rel turns a path that a model wrote into a clean slash path below the
-// workspace. It looks at the text alone; what the path leads to is checked when
-// it is opened.
+// rel turns a path that a model wrote into a clean slash-separated path below the workspace. It
+// checks the text only; the target is checked when it is opened.
 func (w *Workspace) rel(name string) (string, error) {
 	if w == nil {
 		return "", errNoWorkspace
@@ -111,7 +108,7 @@ func (w *Workspace) rel(name string) (string, error) {
 		if name = filepath.Clean(name); filepath.IsLocal(name) {
 			return filepath.ToSlash(name), nil
 		}
-		return "", fmt.Errorf("%s: leads out of the workspace %s", shown(name), w.dir)
+		return "", fmt.Errorf("%s: leads out of the workspace %s", displayPath(name), w.dir)
 	}
 	for _, dir := range []string{w.dir, w.resolved} {
 		below, err := filepath.Rel(dir, name)
@@ -119,24 +116,24 @@ func (w *Workspace) rel(name string) (string, error) {
 			return filepath.ToSlash(below), nil
 		}
 	}
-	return "", fmt.Errorf("%s: is outside the workspace %s", shown(name), w.dir)
+	return "", fmt.Errorf("%s: is outside the workspace %s", displayPath(name), w.dir)
 }
 
-// stat follows symbolic links as far as they stay in the workspace. Whatever is
-// neither a file nor a directory is an error.
+// stat follows symbolic links that stay in the workspace. It fails for everything that is neither
+// a regular file nor a directory.
 func (w *Workspace) stat(name string) (fs.FileInfo, error) {
 	info, err := w.root.Stat(filepath.FromSlash(name))
 	if err != nil {
 		return nil, pathError(name, err)
 	}
 	if !info.Mode().IsRegular() && !info.IsDir() {
-		return nil, fmt.Errorf("%s: neither a file nor a directory, and nothing else is opened", shown(name))
+		return nil, fmt.Errorf("%s: neither a file nor a directory, and nothing else is opened", displayPath(name))
 	}
 	return info, nil
 }
 
-// open opens a file or a directory for reading. It never blocks: a named pipe
-// that takes the place of a file between the look and the opening is refused too.
+// open opens a file or a directory for reading. It never blocks: a named pipe that replaces the
+// file after the check is refused too.
 func (w *Workspace) open(name string) (*os.File, error) {
 	if _, err := w.stat(name); err != nil {
 		return nil, err
@@ -155,10 +152,10 @@ func (w *Workspace) open(name string) (*os.File, error) {
 	return file, nil
 }
 
-// pathError names the path as the model knows it and leaves out the system call.
+// pathError names the path as the model knows it and omits the system call.
 func pathError(name string, err error) error {
 	if inner, ok := errors.AsType[*fs.PathError](err); ok {
 		err = inner.Err
 	}
-	return fmt.Errorf("%s: %w", shown(name), err)
+	return fmt.Errorf("%s: %w", displayPath(name), err)
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/coppice-run/coppice/internal/model"
 )
 
-// writeName is what rules call the writing of a file.
+// writeName is the tool's name in rules.
 const writeName = "write"
 
 //go:embed write.md
@@ -46,7 +46,7 @@ type writeInput struct{ path, content string }
 func parseWrite(raw json.RawMessage) (writeInput, error) {
 	in := newInput(raw)
 	parsed := writeInput{path: in.required("path", maxPath), content: in.text("content", maxText)}
-	return parsed, in.end()
+	return parsed, in.err()
 }
 
 func (in writeInput) revise(before *textFile) (after, said string, _ error) {

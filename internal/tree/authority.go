@@ -25,7 +25,7 @@ func (d *decision) authorize(t *Task, a requester) {
 	if !a.by.IsZero() && a.by != t.Parent {
 		others = append(others, d.view.task(a.by).Authority)
 	}
-	t.Authority = policy.Below(t.Permissions, a.background, d.view.task(t.Parent).Authority, others...)
+	t.Authority = policy.ChildAuthority(t.Permissions, a.background, d.view.task(t.Parent).Authority, others...)
 }
 
 // goOnWithin gives a branch the authority of the task that it goes on from.

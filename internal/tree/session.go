@@ -110,7 +110,7 @@ func (c CreateSession) decide(d *decision) (Answer, error) {
 	t.Pin = c.Pin
 	t.OnComplete = cmp.Or(c.OnComplete, t.OnComplete)
 	t.Origin = c.Source
-	t.Authority = policy.OfRoot(c.Permissions, t.Permissions.Open(), false)
+	t.Authority = policy.RootAuthority(c.Permissions, t.Permissions.Open(), false)
 	d.emit(t, SessionOpened{Agent: c.Agent.Name, Title: d.view.session.Title})
 	if len(c.History) > 0 {
 		d.begin(t, c.History)

@@ -25,15 +25,15 @@ import (
 // without a network: what a task costs a worker whose model takes no time.
 func BenchmarkAttempt(b *testing.B) {
 	w, hint := idleWorker(b)
-	l := w.newLine()
+	l := w.newConn()
 	ctx, cancel := context.WithCancel(b.Context())
 	defer cancel()
 	go l.stayConnected(ctx)
-	l.ready(ctx)
+	l.waitConnected(ctx)
 	b.ReportAllocs()
 	for b.Loop() {
-		w.attempt(ctx, l, hint, "1-1")
-		if len(w.finished.take()) != 1 {
+		w.claimHint(ctx, l, hint, "1-1")
+		if len(w.acks.takeAll()) != 1 {
 			b.Fatal("the attempt was not claimed")
 		}
 	}

@@ -17,33 +17,33 @@ import (
 	"github.com/coppice-run/coppice/internal/workspace"
 )
 
-// farewell is how long a worker that stops tries to tell how its commands have ended.
-const farewell = 2 * time.Second
+// commandEndTimeout is how long a worker that stops tries to report how its commands ended.
+const commandEndTimeout = 2 * time.Second
 
-// launched is a command that has become a task, and is this worker's.
-type launched struct {
-	claim   *pb.Claim // as if it had been claimed
+// backgroundCommand is a command that has become a task and belongs to this worker.
+type backgroundCommand struct {
+	claim   *pb.Claim // as if the task had been claimed
 	command *tool.Command
-	place   *workspace.Place // where it runs
+	place   *workspace.Place
 }
 
-// shell makes a child of a command.
-func shell(child *pb.SpawnChild, c *tool.Command) {
+// setShell makes a child a command.
+func setShell(child *pb.SpawnChild, c *tool.Command) {
 	child.Shell = &pb.ShellChild{
 		Command: strings.ToValidUTF8(c.Line, "\uFFFD"), Nonce: rand.Uint64(), OutputFile: c.Output, BackgroundedByUser: c.ByUser,
 	}
 	child.Timeout = durationpb.New(c.Timeout)
 }
 
-// spawning is a request for children under way.
-type spawning struct {
+// spawnRequest is a request for children.
+type spawnRequest struct {
 	*request
 	journal  *journal
 	children []loop.Child
 }
 
-// Wait gives the answer; what it says that has become a task is carried on from then.
-func (s *spawning) Wait(ctx context.Context) (loop.Reply, error) {
+// Wait returns the answer, and starts to run the commands that have become tasks.
+func (s *spawnRequest) Wait(ctx context.Context) (loop.Reply, error) {
 	reply, err := s.request.Wait(ctx)
 	if err != nil {
 		return reply, err
@@ -54,8 +54,8 @@ func (s *spawning) Wait(ctx context.Context) (loop.Reply, error) {
 				continue
 			}
 			c.Command.Take()
-			s.journal.launch(&launched{command: c.Command, claim: &pb.Claim{
-				SessionId: s.journal.line.session(), TaskId: l.GetTaskId(), Epoch: l.GetEpoch(),
+			s.journal.launch(&backgroundCommand{command: c.Command, claim: &pb.Claim{
+				SessionId: s.journal.conn.sessionID(), TaskId: l.GetTaskId(), Epoch: l.GetEpoch(),
 				Nonce: s.req.GetSpawn().GetChildren()[i].GetShell().GetNonce(),
 			}})
 		}
@@ -63,49 +63,49 @@ func (s *spawning) Wait(ctx context.Context) (loop.Reply, error) {
 	return reply, nil
 }
 
-// launch carries a command to its end beside the slots, until working ends.
-func (w *Worker) launch(working context.Context, c *launched) {
-	w.carrying.Go(func() { w.carryCommand(working, c) })
+// launch runs a command outside of the slots, until it ends or workCtx ends.
+func (w *Worker) launch(workCtx context.Context, c *backgroundCommand) {
+	w.commands.Go(func() { w.runCommand(workCtx, c) })
 }
 
-// carryCommand runs a command over a line of its own, and tells what it prints and how it
-// ends. It is killed when its task is ended from outside, and when the worker stops.
-func (w *Worker) carryCommand(working context.Context, c *launched) {
+// runCommand runs a command over a connection of its own, and reports its output and how it ends.
+// The command is killed when its task is ended by somebody else, and when the worker stops.
+func (w *Worker) runCommand(workCtx context.Context, c *backgroundCommand) {
 	log := w.Logger.With("session_id", c.claim.GetSessionId(), "task_id", c.claim.GetTaskId(), "epoch", c.claim.GetEpoch())
-	ctx, kill := context.WithCancel(working)
+	ctx, kill := context.WithCancel(workCtx)
 	defer kill()
-	l := w.newLine()
-	l.needs = wire.FeatureCommands
-	j := l.goOn(kill, c.claim)
-	lineEnds, endLine := context.WithCancel(context.WithoutCancel(working))
+	conn := w.newConn()
+	conn.requiredFeature = wire.FeatureCommands
+	j := conn.beginClaimed(kill, c.claim)
+	connCtx, closeConn := context.WithCancel(context.WithoutCancel(workCtx))
 	var keeping sync.WaitGroup
-	keeping.Go(func() { l.stayConnected(lineEnds) })
+	keeping.Go(func() { conn.stayConnected(connCtx) })
 	defer keeping.Wait()
-	defer endLine()
+	defer closeConn()
 	var last *request
-	end := c.command.Carry(ctx, func(output string) {
-		if last == nil || last.over() {
-			last = j.print(output)
+	end := c.command.Run(ctx, func(output string) {
+		if last == nil || last.isDone() {
+			last = j.reportOutput(output)
 		}
 	})
 	if err := c.place.Leave(); err != nil {
 		log.WarnContext(ctx, "leaving the workspace failed", "error", err)
 	}
 	log.InfoContext(ctx, "a command has ended", "reason", end.Reason, "detail", end.Detail)
-	said := j.endCommand(end)
+	ended := j.endCommand(end)
 	select {
-	case <-said.answered:
-	case <-working.Done():
-		said.within(farewell)
+	case <-ended.answered:
+	case <-workCtx.Done():
+		ended.waitAtMost(commandEndTimeout)
 	}
 }
 
-// print tells what a command has printed last.
-func (j *journal) print(output string) *request {
+// reportOutput reports the end of a command's output.
+func (j *journal) reportOutput(output string) *request {
 	return j.send(&pb.WorkRequest{Kind: &pb.WorkRequest_Progress{Progress: &pb.Progress{Output: output}}})
 }
 
-// endCommand tells how a command has ended.
+// endCommand reports how a command ended.
 func (j *journal) endCommand(end tool.CommandEnd) *request {
 	e := &pb.CommandEnd{Output: end.Output}
 	if end.Reason != tree.ReasonUnspecified {

@@ -9,37 +9,37 @@ import (
 )
 
 const (
-	// definitionsHeld is how many definitions are remembered before all are forgotten.
-	definitionsHeld = 1000
-	// handedHeld is the same for what the runs of one definition were handed.
-	handedHeld = 8
+	// maxDefinitions is the size at which the cache of definitions is emptied.
+	maxDefinitions = 1000
+	// maxToolsets is the same for the toolsets of one definition.
+	maxToolsets = 8
 )
 
-// definitions remembers what was read of the definitions that runs pin: a version never
-// changes, and many runs pin the same.
+// definitions caches parsed definitions. A pinned version never changes, and many runs pin the
+// same one.
 type definitions struct {
-	mu   sync.Mutex
-	read map[string]*definition // by their text
+	mu     sync.Mutex
+	byText map[string]*definition // by the text of the definition
 }
 
-// definition is one that runs pin, with what was made of it so far.
+// definition is a parsed definition with the toolsets that were built for it.
 type definition struct {
 	*agentdef.Definition
 
-	mu     sync.Mutex
-	handed []handedTo
+	mu       sync.Mutex
+	toolsets []toolsetFor
 }
 
-// handedTo is the tools of runs that may spawn the same agents. They never change.
-type handedTo struct {
+// toolsetFor is the toolset of runs that may spawn the same agents. It is immutable.
+type toolsetFor struct {
 	agents []tool.Spawnable
-	tools  handed
+	tools  toolset
 }
 
-// parse reads a pinned definition of an agent.
+// parse parses a pinned definition, or returns it from the cache.
 func (d *definitions) parse(agent string, text []byte) (*definition, error) {
 	d.mu.Lock()
-	def := d.read[string(text)]
+	def := d.byText[string(text)]
 	d.mu.Unlock()
 	if def != nil {
 		return def, nil
@@ -51,30 +51,30 @@ func (d *definitions) parse(agent string, text []byte) (*definition, error) {
 	def = &definition{Definition: parsed}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.read == nil || len(d.read) >= definitionsHeld {
-		d.read = map[string]*definition{}
+	if d.byText == nil || len(d.byText) >= maxDefinitions {
+		d.byText = map[string]*definition{}
 	}
-	d.read[string(text)] = def
+	d.byText[string(text)] = def
 	return def, nil
 }
 
-// handedOver gives the tools that runs which may spawn these agents were handed before.
-func (d *definition) handedOver(agents []tool.Spawnable) (_ handed, known bool) {
+// cachedToolset returns the toolset that was built before for runs that may spawn these agents.
+func (d *definition) cachedToolset(agents []tool.Spawnable) (_ toolset, known bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for _, h := range d.handed {
+	for _, h := range d.toolsets {
 		if slices.Equal(h.agents, agents) {
 			return h.tools, true
 		}
 	}
-	return handed{}, false
+	return toolset{}, false
 }
 
-func (d *definition) remember(agents []tool.Spawnable, tools handed) {
+func (d *definition) cacheToolset(agents []tool.Spawnable, tools toolset) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if len(d.handed) >= handedHeld {
-		d.handed = nil
+	if len(d.toolsets) >= maxToolsets {
+		d.toolsets = nil
 	}
-	d.handed = append(d.handed, handedTo{agents, tools})
+	d.toolsets = append(d.toolsets, toolsetFor{agents, tools})
 }

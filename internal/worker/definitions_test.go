@@ -36,7 +36,7 @@ func TestToolsFollowWhatThereIs(t *testing.T) {
 	}
 	defer place.Leave()
 	come := &comers{}
-	w := &Worker{Config: Config{Tools: tool.Builtin(), Source: come, Places: places}}
+	w := &Worker{Config: Config{Tools: tool.Builtin(), ToolSource: come, Places: places}}
 	scout, bard := []tool.Spawnable{{Name: "scout"}}, []tool.Spawnable{{Name: "bard"}}
 	skill := filepath.Join(dir, ".claude", "skills", "knot")
 	for _, step := range []struct {
@@ -63,7 +63,7 @@ func TestToolsFollowWhatThereIs(t *testing.T) {
 		h, err := w.tools(t.Context(), place, def, step.agents)
 		must(t, err)
 		told := h.note
-		for _, one := range slices.Concat(h.first, h.deferred) {
+		for _, one := range slices.Concat(h.initial, h.deferred) {
 			told += one.Spec().Name + "\n" + one.Spec().Description
 			told += string(one.Spec().Schema)
 		}

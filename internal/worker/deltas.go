@@ -8,71 +8,72 @@ import (
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 )
 
-// How long a piece of an answer under way may be kept until more comes, and how much.
+// The maximum time and size of a piece that is held back.
 const (
-	deltaPause = 50 * time.Millisecond
+	deltaDelay = 50 * time.Millisecond
 	deltaBytes = 4 << 10
 )
 
-// deltas gathers pieces of an answer under way: models write token by token, and a
-// message for each would cost more than it shows.
+// deltas combines pieces of an answer in progress into larger ones. Models write token by token,
+// and a message for each token would cost more than it is worth.
 type deltas struct {
 	send func(*pb.TextDelta)
 
 	mu       sync.Mutex
 	text     strings.Builder
 	thinking bool
-	timer    *time.Timer // nil: nothing is kept
+	timer    *time.Timer // nil: nothing is held back
 }
 
-// add shows a piece, soon.
+// add appends a piece. It is sent after deltaDelay at the latest.
 func (d *deltas) add(text string, thinking bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if thinking != d.thinking {
-		d.show()
+		d.flushLocked()
 	}
 	d.thinking = thinking
 	d.text.WriteString(text)
 	if d.text.Len() >= deltaBytes {
-		d.show()
+		d.flushLocked()
 	} else if d.timer == nil {
-		d.timer = time.AfterFunc(deltaPause, d.flush)
+		d.timer = time.AfterFunc(deltaDelay, d.flush)
 	}
 }
 
-// restart says at once that the answer under way was given up; what is kept of it is dropped.
+// restart reports at once that the answer in progress was given up, and drops what is held back.
 func (d *deltas) restart(text string, thinking bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.text.Reset()
-	d.show()
+	d.flushLocked()
 	d.send(&pb.TextDelta{Text: text, Thinking: thinking, Restart: true})
 }
 
-// flush shows what is kept.
+// flush sends what is held back.
 func (d *deltas) flush() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.show()
+	d.flushLocked()
 }
 
-// take gives what is kept, for who shows it with something else; nil if nothing is.
+// take returns what is held back, for a caller that sends it with another request; nil if there is
+// nothing.
 func (d *deltas) take() *pb.TextDelta {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.cut()
+	return d.takeLocked()
 }
 
-// show is flush. It needs the lock.
-func (d *deltas) show() {
-	if piece := d.cut(); piece != nil {
+// flushLocked is flush for a caller that holds mu.
+func (d *deltas) flushLocked() {
+	if piece := d.takeLocked(); piece != nil {
 		d.send(piece)
 	}
 }
 
-// cut is take. It needs the lock.
-func (d *deltas) cut() (piece *pb.TextDelta) {
+// takeLocked is take for a caller that holds mu.
+func (d *deltas) takeLocked() (piece *pb.TextDelta) {
 	if d.timer != nil {
 		d.timer.Stop()
 		d.timer = nil

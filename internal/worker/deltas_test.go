@@ -42,7 +42,7 @@ func TestDeltas(t *testing.T) {
 		d.flush()
 		var thoughts, words strings.Builder
 		for i, p := range sent {
-			if i > 0 && at[i]-at[i-1] > deltaPause+time.Millisecond {
+			if i > 0 && at[i]-at[i-1] > deltaDelay+time.Millisecond {
 				t.Errorf("%s passed between two pieces", at[i]-at[i-1])
 			}
 			if p.GetThinking() {

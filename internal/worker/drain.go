@@ -5,17 +5,15 @@ import (
 	"sync"
 )
 
-// Drain has the worker take no run any more. It finishes those that it has, and then Run
-// returns.
+// Drain makes the worker take no more runs. Run returns when the current runs have ended.
 func (w *Worker) Drain() {
-	w.drain.Do(func() {
+	w.drainOnce.Do(func() {
 		w.Logger.Info("draining: no run is taken any more", "busy", w.Busy())
 		close(w.draining)
 	})
 }
 
-// drains reports whether the worker takes no run any more.
-func (w *Worker) drains() bool {
+func (w *Worker) isDraining() bool {
 	select {
 	case <-w.draining:
 		return true
@@ -24,14 +22,14 @@ func (w *Worker) drains() bool {
 	}
 }
 
-// runOut waits for the last runs of slots that take no other, and for the commands that they
-// have left running, unless ctx ends before.
-func (w *Worker) runOut(ctx context.Context, slots *sync.WaitGroup) {
+// waitDrained waits for the last runs of all slots and for their background commands, unless ctx
+// ends first.
+func (w *Worker) waitDrained(ctx context.Context, slots *sync.WaitGroup) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		slots.Wait()
-		w.carrying.Wait()
+		w.commands.Wait()
 	}()
 	select {
 	case <-done:

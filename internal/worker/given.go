@@ -11,62 +11,63 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// offers offers the slot of a run to what becomes ready with its end: most often the parent,
-// of whose transcript the worker may hold the beginning. Nil: it takes none any more.
-func (w *Worker) offers(session tree.SessionID, parent string) (*pb.Takes, []tree.Message) {
-	if w.drains() {
+// offerSlot offers the slot of a run to a run that becomes ready when this one parks or ends. Most
+// often that is the parent, so the offer says which messages of the parent's transcript the worker
+// holds. It returns nil while the worker drains.
+func (w *Worker) offerSlot(session tree.SessionID, parent string) (*pb.Takes, []tree.Message) {
+	if w.isDraining() {
 		return nil, nil
 	}
 	takes := &pb.Takes{Nonce: rand.Uint64(), StandBy: true}
 	task, err := tree.ParseID[tree.Task](parent)
 	if err != nil {
-		return takes, nil // a root has none
+		return takes, nil // a root has no parent
 	}
-	begins := w.held.Get(transcript.Key{Session: session, Task: task})
-	if takes.Held = heldOf(begins); takes.Held != nil {
+	held := w.transcripts.Get(transcript.Key{Session: session, Task: task})
+	if takes.Held = describeHeld(held); takes.Held != nil {
 		takes.HeldTaskId = parent
 	}
-	return takes, begins
+	return takes, held
 }
 
-// beginGiven puts a run on the line that came with the end of the last one, as if it had been
-// claimed: if the stream breaks before its assignment is there, the claim is sent over the
-// next one. It needs the lock of the line.
-func (l *line) beginGiven(last *request, given *pb.GivenRun) {
+// beginGivenRun begins the attempt of a run that came with the end of the last one, as if it had
+// been claimed. If the stream breaks before the assignment arrives, the claim is sent over the
+// next stream. The caller holds mu.
+func (c *conn) beginGivenRun(last *request, given *pb.GivenRun) {
 	takes := last.req.GetTakes()
-	claim := proto.CloneOf(l.attempt.claim)
+	claim := proto.CloneOf(c.attempt.claim)
 	claim.SessionId, claim.TaskId, claim.Epoch, claim.Nonce = given.GetSessionId(), given.GetTaskId(), given.GetEpoch(), takes.GetNonce()
-	var begins []tree.Message
+	var held []tree.Message
 	claim.Held = nil
 	if takes.GetHeldTaskId() == given.GetTaskId() {
-		claim.Held, begins = takes.GetHeld(), last.begins
+		claim.Held, held = takes.GetHeld(), last.heldMessages
 	}
-	l.unclaimed = &request{
-		line: l, req: &pb.WorkRequest{Kind: &pb.WorkRequest_Claim{Claim: claim}}, answered: make(chan struct{}), begins: begins,
+	c.givenClaim = &request{
+		conn: c, req: &pb.WorkRequest{Kind: &pb.WorkRequest_Claim{Claim: claim}}, answered: make(chan struct{}), heldMessages: held,
 	}
-	l.begin(claim, begins, nil)
-	l.waiting = append(l.waiting, l.unclaimed)
+	c.beginAttempt(claim, held, nil)
+	c.unanswered = append(c.unanswered, c.givenClaim)
 }
 
-// takeUp waits for the assignment of the run that has come with the end of the last one.
-// There may be none. drop is called when the attempt is lost.
-func (l *line) takeUp(ctx context.Context, drop context.CancelFunc) (*assignment, *journal, error) {
-	l.sending.Lock()
-	l.mu.Lock()
-	r := l.unclaimed
-	l.unclaimed = nil
+// takeGivenRun waits for the assignment of the run that came with the end of the last one, and
+// returns nil if there is none. onLost is called when the attempt is lost.
+func (c *conn) takeGivenRun(ctx context.Context, onLost context.CancelFunc) (*assignment, *journal, error) {
+	c.sendMu.Lock()
+	c.mu.Lock()
+	r := c.givenClaim
+	c.givenClaim = nil
 	if r == nil {
-		l.mu.Unlock()
-		l.sending.Unlock()
+		c.mu.Unlock()
+		c.sendMu.Unlock()
 		return nil, nil, nil
 	}
-	l.renumber(1) // the claim that was not sent is 0
-	if l.attempt.drop = drop; l.over {
-		drop() // it was lost before anybody could be told
+	c.startSequenceAt(1) // the claim that was not sent is 0
+	if c.attempt.onLost = onLost; c.attemptOver {
+		onLost() // it was lost before this call
 	}
-	j := newJournal(l)
-	l.mu.Unlock()
-	l.sending.Unlock()
-	a, err := r.assigned(ctx, r.begins)
+	j := newJournal(c)
+	c.mu.Unlock()
+	c.sendMu.Unlock()
+	a, err := r.waitAssignment(ctx, r.heldMessages)
 	return a, j, err
 }

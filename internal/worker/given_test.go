@@ -14,13 +14,13 @@ import (
 )
 
 // lineOf puts an attempt on a line, which offers its slot.
-func lineOf(stream *sentOver, begins []tree.Message) (*line, *journal) {
-	l := (&Worker{Config: Config{Now: time.Now}}).newLine()
-	l.link = &link{stream: stream, protocol: wire.Protocol}
-	l.begin(&pb.Claim{SessionId: "s", TaskId: "child", Epoch: 1, Nonce: 1, WorkerId: "w"}, nil, nil)
+func lineOf(stream *sentOver, begins []tree.Message) (*conn, *journal) {
+	l := (&Worker{Config: Config{Now: time.Now}}).newConn()
+	l.stream = &workStream{rpc: stream, protocol: wire.Protocol}
+	l.beginAttempt(&pb.Claim{SessionId: "s", TaskId: "child", Epoch: 1, Nonce: 1, WorkerId: "w"}, nil, nil)
 	j := newJournal(l)
-	j.offers = func() (*pb.Takes, []tree.Message) {
-		return &pb.Takes{Nonce: 7, HeldTaskId: "parent", Held: heldOf(begins)}, begins
+	j.offerSlot = func() (*pb.Takes, []tree.Message) {
+		return &pb.Takes{Nonce: 7, HeldTaskId: "parent", Held: describeHeld(begins)}, begins
 	}
 	return l, j
 }
@@ -50,30 +50,30 @@ func TestGivenRun(t *testing.T) {
 		stream := &sentOver{}
 		l, j := lineOf(stream, begins)
 		end := j.End(loop.Ending{})
-		l.oldest(answered(given))
+		l.answerOldest(answered(given))
 		if reply, err := end.Wait(t.Context()); err != nil || !reply.Ended {
 			t.Errorf("%s: the end was answered with %v, %v", name, reply, err)
 		}
 		if c.breaks {
-			l.takeDown(l.link)
-			if err := l.adopt(&link{stream: stream, protocol: wire.Protocol}); err != nil {
+			l.detach(l.stream)
+			if err := l.attach(&workStream{rpc: stream, protocol: wire.Protocol}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if got := l.waiting[0].req.GetClaim(); got.GetTaskId() != "parent" || got.GetEpoch() != 4 || got.GetNonce() != 7 || got.GetWorkerId() != "w" || got.GetHeld().GetMessages() != 1 {
+		if got := l.unanswered[0].req.GetClaim(); got.GetTaskId() != "parent" || got.GetEpoch() != 4 || got.GetNonce() != 7 || got.GetWorkerId() != "w" || got.GetHeld().GetMessages() != 1 {
 			t.Errorf("%s: it is claimed by %v", name, got)
 		}
-		l.oldest(answered(&pb.WorkResponse{Kind: &pb.WorkResponse_Assignment{Assignment: &pb.Assignment{HeldMessages: 1}}}))
-		a, next, err := l.takeUp(t.Context(), func() {})
-		if err != nil || len(a.begins) != 1 {
+		l.answerOldest(answered(&pb.WorkResponse{Kind: &pb.WorkResponse_Assignment{Assignment: &pb.Assignment{HeldMessages: 1}}}))
+		a, next, err := l.takeGivenRun(t.Context(), func() {})
+		if err != nil || len(a.heldMessages) != 1 {
 			t.Fatalf("%s: taken up was %v, %v", name, a, err)
 		}
 		next.Park()
 		if !slices.Equal(stream.kinds, c.want) {
 			t.Errorf("%s: %q was sent, not %q", name, stream.kinds, c.want)
 		}
-		if l.idle() || len(l.window) != 1 {
-			t.Errorf("%s: the line is idle: %v, requests under way: %d", name, l.idle(), len(l.window))
+		if l.isIdle() || len(l.window) != 1 {
+			t.Errorf("%s: the line is idle: %v, requests under way: %d", name, l.isIdle(), len(l.window))
 		}
 	}
 }
@@ -94,9 +94,9 @@ func TestGivenRunIsAskedFor(t *testing.T) {
 		}}}
 		l, j := lineOf(stream, []tree.Message{{ID: tree.MessageID{1}, Ordinal: 1}})
 		end := j.End(loop.Ending{})
-		l.takeDown(l.link)
-		next := &link{stream: stream, protocol: wire.Protocol, welcome: &pb.Welcome{Features: []string{wire.FeatureReattach}}}
-		if err := l.adopt(next); err != nil {
+		l.detach(l.stream)
+		next := &workStream{rpc: stream, protocol: wire.Protocol, welcome: &pb.Welcome{Features: []string{wire.FeatureReattach}}}
+		if err := l.attach(next); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := end.Wait(t.Context()); !errors.Is(err, loop.ErrLost) {
@@ -108,11 +108,11 @@ func TestGivenRunIsAskedFor(t *testing.T) {
 		if got := stream.sent[1].GetReattach().GetTakesNonce(); got != 7 {
 			t.Errorf("%s: it asked for what was given under %d", name, got)
 		}
-		if l.carries(j) {
+		if l.isCurrent(j) {
 			t.Errorf("%s: the attempt that is over is on the line", name)
 		}
-		if l.idle() != (c.given == nil) || l.idle() != (len(l.waiting) == 0) || len(l.window) > 0 {
-			t.Errorf("%s: the line is idle: %v, requests under way: %d", name, l.idle(), len(l.window))
+		if l.isIdle() != (c.given == nil) || l.isIdle() != (len(l.unanswered) == 0) || len(l.window) > 0 {
+			t.Errorf("%s: the line is idle: %v, requests under way: %d", name, l.isIdle(), len(l.window))
 		}
 		if c.given == nil {
 			continue
@@ -128,17 +128,17 @@ func TestGivenRunIsAskedFor(t *testing.T) {
 func TestGivenRunIsLost(t *testing.T) {
 	t.Parallel()
 	l, j := lineOf(&sentOver{}, nil)
-	if a, _, err := l.takeUp(t.Context(), func() {}); a != nil || err != nil {
+	if a, _, err := l.takeGivenRun(t.Context(), func() {}); a != nil || err != nil {
 		t.Errorf("taken up was %v, %v", a, err)
 	}
 	j.End(loop.Ending{})
-	l.oldest(answered(given))
-	l.lose()
-	if _, _, err := l.takeUp(t.Context(), func() {}); !errors.Is(err, loop.ErrLost) {
+	l.answerOldest(answered(given))
+	l.loseAttempt()
+	if _, _, err := l.takeGivenRun(t.Context(), func() {}); !errors.Is(err, loop.ErrLost) {
 		t.Errorf("taking it up ended with %v", err)
 	}
-	if !l.idle() || len(l.window) > 0 {
-		t.Errorf("the line is idle: %v, requests under way: %d", l.idle(), len(l.window))
+	if !l.isIdle() || len(l.window) > 0 {
+		t.Errorf("the line is idle: %v, requests under way: %d", l.isIdle(), len(l.window))
 	}
 }
 
@@ -147,15 +147,15 @@ func TestARunThatIsLostBeforeItIsTakenUp(t *testing.T) {
 	t.Parallel()
 	l, j := lineOf(&sentOver{}, nil)
 	end := j.End(loop.Ending{})
-	l.oldest(answered(given))
-	l.oldest(answered(&pb.WorkResponse{Kind: &pb.WorkResponse_Assignment{Assignment: &pb.Assignment{}}}))
-	l.lose()
+	l.answerOldest(answered(given))
+	l.answerOldest(answered(&pb.WorkResponse{Kind: &pb.WorkResponse_Assignment{Assignment: &pb.Assignment{}}}))
+	l.loseAttempt()
 	if _, err := end.Wait(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	if _, _, err := l.takeUp(ctx, cancel); err == nil && ctx.Err() == nil {
+	if _, _, err := l.takeGivenRun(ctx, cancel); err == nil && ctx.Err() == nil {
 		t.Error("a run that is lost was taken up, and goes on")
 	}
 }

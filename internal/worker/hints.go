@@ -7,35 +7,35 @@ import (
 	"github.com/coppice-run/coppice/internal/dispatch"
 )
 
-// hints is how slots get hints: those of a replica first whose streams go there. That one
-// remembers what it has just committed of the session, which the others would read, and finds
-// the session as it has left it. If there is none, another slot goes there.
-type hints struct {
-	all chan dispatch.Delivery
+// hintRouter hands hints to slots. A hint goes to a slot that is connected to the replica that
+// sent the hint, because that replica still has the session in memory and need not read it. If no
+// such slot waits, any slot gets the hint and reconnects.
+type hintRouter struct {
+	shared chan dispatch.Delivery
 
-	mu   sync.Mutex
-	near map[string]chan dispatch.Delivery // by replica
+	mu        sync.Mutex
+	byReplica map[string]chan dispatch.Delivery // by replica
 }
 
-func newHints() *hints {
-	return &hints{all: make(chan dispatch.Delivery), near: map[string]chan dispatch.Delivery{}}
+func newHintRouter() *hintRouter {
+	return &hintRouter{shared: make(chan dispatch.Delivery), byReplica: map[string]chan dispatch.Delivery{}}
 }
 
-// of gives the hints of a replica.
-func (h *hints) of(replica string) <-chan dispatch.Delivery {
+// forReplica returns the channel of hints from a replica.
+func (h *hintRouter) forReplica(replica string) <-chan dispatch.Delivery {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.near[replica] == nil {
-		h.near[replica] = make(chan dispatch.Delivery)
+	if h.byReplica[replica] == nil {
+		h.byReplica[replica] = make(chan dispatch.Delivery)
 	}
-	return h.near[replica]
+	return h.byReplica[replica]
 }
 
-// give hands a hint to a slot: one whose stream goes to the replica that it is from, or else
-// any. It reports false if ctx ends first.
-func (h *hints) give(ctx context.Context, d dispatch.Delivery) bool {
+// deliver hands a hint to a slot that is connected to its replica, or else to any slot. It returns
+// false if ctx ends first.
+func (h *hintRouter) deliver(ctx context.Context, d dispatch.Delivery) bool {
 	h.mu.Lock()
-	near := h.near[d.Hint.From]
+	near := h.byReplica[d.Hint.From]
 	h.mu.Unlock()
 	select {
 	case near <- d:
@@ -43,7 +43,7 @@ func (h *hints) give(ctx context.Context, d dispatch.Delivery) bool {
 	default:
 	}
 	select {
-	case h.all <- d:
+	case h.shared <- d:
 		return true
 	case <-ctx.Done():
 		return false

@@ -25,23 +25,23 @@ func TestHintsGoNear(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				h := newHints()
+				h := newHintRouter()
 				got := make(chan string, 1)
 				ctx, end := context.WithCancel(t.Context())
 				defer end()
 				for _, replica := range test.slots {
 					go func() {
 						select {
-						case <-h.of(replica):
+						case <-h.forReplica(replica):
 							got <- replica
-						case <-h.all:
+						case <-h.shared:
 							got <- replica
 						case <-ctx.Done():
 						}
 					}()
 				}
 				synctest.Wait()
-				if !h.give(ctx, dispatch.Delivery{Hint: dispatch.Hint{From: test.from}}) {
+				if !h.deliver(ctx, dispatch.Delivery{Hint: dispatch.Hint{From: test.from}}) {
 					t.Fatal("the hint was not given")
 				}
 				if replica := <-got; replica != test.got {
@@ -57,17 +57,17 @@ func TestHintsGoNear(t *testing.T) {
 func TestAHintWaitsForASlot(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := &Worker{hints: newHints()}
+		w := &Worker{hintRouter: newHintRouter()}
 		ctx, stop := context.WithCancel(t.Context())
 		given := make(chan bool)
-		go func() { given <- w.handOut(ctx, t.Context(), dispatch.Delivery{}) }()
+		go func() { given <- w.deliverHint(ctx, t.Context(), dispatch.Delivery{}) }()
 		synctest.Wait()
 		began := time.Now()
 		stop()
 		if <-given {
 			t.Error("a hint that nobody took was given")
 		}
-		if took := time.Since(began); took != goodbye {
+		if took := time.Since(began); took != streamCloseTimeout {
 			t.Errorf("it was given up after %s", took)
 		}
 	})

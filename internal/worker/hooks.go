@@ -8,8 +8,7 @@ import (
 	"github.com/coppice-run/coppice/internal/wire"
 )
 
-// addHooks gives a sub-agent's run its hooks, if the orchestrator stores what comes
-// of them.
+// addHooks adds the hooks to a sub-agent's run, if the orchestrator stores their results.
 func (w *Worker) addHooks(run *loop.Run, a *assignment, definition []hook.Spec) {
 	state := a.GetHooks()
 	if w.Hooks == nil || state == nil {
@@ -19,15 +18,15 @@ func (w *Worker) addHooks(run *loop.Run, a *assignment, definition []hook.Spec) 
 	bound := w.Hooks.For(hook.Subject{
 		Session: task.GetSessionId(), Task: task.GetId(), Parent: task.GetParentId(), Run: int(task.GetRun()),
 		Agent: task.GetAgent(), Prompt: promptOf(run.Transcript, int(task.GetRun())), Dir: run.Workspace.Dir(),
-		Open: run.Workspace.Open,
+		Open: run.Workspace.OpenDir,
 	}, definition)
 	if bound == nil {
 		return
 	}
-	run.Hooks, run.HooksDue, run.WentOn = bound, state.GetStart(), int(state.GetWentOn())
+	run.Hooks, run.StartHooksDue, run.HookContinuations = bound, state.GetStart(), int(state.GetWentOn())
 }
 
-// promptOf gives what a run was asked to do: the first that it was told.
+// promptOf returns the first user message of a run.
 func promptOf(transcript []tree.Message, run int) string {
 	for _, m := range transcript {
 		if m.Run == run && m.Role == tree.RoleUser && m.News == (tree.ChildRun{}) {
@@ -37,14 +36,14 @@ func promptOf(transcript []tree.Message, run int) string {
 	return ""
 }
 
-// StartHooks records what the hooks on the start have come to.
+// StartHooks records the results of the start hooks.
 func (j *journal) StartHooks(ran []tree.HookRun) loop.Pending {
 	return j.send(&pb.WorkRequest{Kind: &pb.WorkRequest_StartHooks{
 		StartHooks: &pb.StartHooks{Ran: wire.HookReports(ran)},
 	}})
 }
 
-// StopHooks ends the run, unless the hooks on its stop object.
+// StopHooks ends the run, unless a stop hook objects.
 func (j *journal) StopHooks(answer *tree.Message, ran []tree.HookRun, left string) loop.Pending {
 	return j.send(&pb.WorkRequest{Kind: &pb.WorkRequest_StopHooks{
 		StopHooks: &pb.StopHooks{Answer: wire.Message(answer), Ran: wire.HookReports(ran), Left: left},

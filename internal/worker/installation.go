@@ -6,74 +6,74 @@ import (
 	"sync"
 )
 
-// installation is the one whose orchestrator has last welcomed a slot. It is another one where
-// an orchestrator has come back with another database.
+// installation is the installation whose orchestrator welcomed a slot last. It changes when an
+// orchestrator comes back with another database.
 type installation struct {
 	mu      sync.Mutex
-	id      string        // empty: there was no welcome yet
-	another chan struct{} // closed when it is another one; nil: nobody waits for that
+	id      string        // empty: no welcome yet
+	changed chan struct{} // closed when the installation changes; nil: nobody waits
 }
 
-// welcomed notes whose orchestrator has welcomed a slot.
-func (i *installation) welcomed(id string) {
+// set records the installation of an orchestrator that welcomed a slot.
+func (i *installation) set(id string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if i.id == id {
 		return
 	}
 	i.id = id
-	if i.another != nil {
-		close(i.another)
-		i.another = nil
+	if i.changed != nil {
+		close(i.changed)
+		i.changed = nil
 	}
 }
 
-// now gives it, and what is closed when it is another one.
-func (i *installation) now() (id string, another <-chan struct{}) {
+// current returns the installation, and a channel that is closed when it changes.
+func (i *installation) current() (id string, another <-chan struct{}) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.another == nil {
-		i.another = make(chan struct{})
+	if i.changed == nil {
+		i.changed = make(chan struct{})
 	}
-	return i.id, i.another
+	return i.id, i.changed
 }
 
-// follow pulls from the dispatch stream of the installation until ctx ends, and from that of
-// another one once it is that.
-func (w *Worker) follow(ctx, working context.Context) error {
+// followInstallation pulls from the dispatch stream of the current installation until ctx ends,
+// and switches when the installation changes.
+func (w *Worker) followInstallation(ctx, workCtx context.Context) error {
 	for ctx.Err() == nil {
-		id, another := w.installation.now()
-		here, leave := until(ctx, another)
+		id, another := w.installation.current()
+		here, leave := cancelWhenClosed(ctx, another)
 		if id == "" {
 			<-here.Done()
-		} else if err := w.join(ctx, id); err != nil {
+		} else if err := w.joinInstallation(ctx, id); err != nil {
 			leave()
 			return err
 		} else {
-			w.pull(here, working)
+			w.pullHints(here, workCtx)
 		}
 		leave()
 	}
 	return nil
 }
 
-// join makes an installation the one whose dispatch stream is read. What was read of another one
-// and is claimed all the same is refused.
-func (w *Worker) join(ctx context.Context, id string) error {
+// joinInstallation switches to the dispatch stream of an installation. Hints that were read from
+// the previous one may still be claimed; those claims are refused.
+func (w *Worker) joinInstallation(ctx context.Context, id string) error {
 	bus, err := w.Bus(id)
 	if err != nil {
 		return fmt.Errorf("worker: %w", err)
 	}
 	if w.bus.Load() != nil {
 		w.Logger.WarnContext(ctx, "another installation is served than before; its runs are taken from now on", "installation", id)
-		w.leave(ctx)
+		w.leaveGroup(ctx)
 	}
 	w.bus.Store(bus)
 	return nil
 }
 
-// until gives a context that ends when something is closed, or with ctx.
-func until(ctx context.Context, closed <-chan struct{}) (context.Context, context.CancelFunc) {
+// cancelWhenClosed returns a context that ends when closed is closed, or with ctx.
+func cancelWhenClosed(ctx context.Context, closed <-chan struct{}) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {
 		defer cancel()

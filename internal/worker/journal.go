@@ -14,28 +14,28 @@ import (
 	"github.com/coppice-run/coppice/internal/wire"
 )
 
-// journal is a line while one attempt is on it: what a later one finds there is
-// not its own.
+// journal records one attempt over a conn. Once another attempt has begun on the conn, requests of
+// this journal fail.
 type journal struct {
-	line    *line
-	attempt int
-	launch  func(*launched) // carries a command on that is a task
-	// offers offers the slot to another run, with what is held of its transcript; nil: it
-	// is not offered.
-	offers func() (*pb.Takes, []tree.Message)
-	deltas deltas // of the answer under way
+	conn          *conn
+	attemptNumber int
+	launch        func(*backgroundCommand) // runs a command that has become a task
+	// offerSlot offers the slot to another run, with what the worker holds of its transcript; nil:
+	// the slot is not offered.
+	offerSlot func() (*pb.Takes, []tree.Message)
+	deltas    deltas // of the answer in progress
 }
 
-// newJournal records the attempt on a line. It needs the lock of the line.
-func newJournal(l *line) *journal {
-	j := &journal{line: l, attempt: l.attempt.number}
+// newJournal returns a journal of the current attempt. The caller holds mu of the conn.
+func newJournal(c *conn) *journal {
+	j := &journal{conn: c, attemptNumber: c.attempt.number}
 	j.deltas.send = j.delta
 	return j
 }
 
 var _ loop.Journal = (*journal)(nil)
 
-// Wait gives the answer to a request of the loop.
+// Wait returns the answer as the loop expects it.
 func (r *request) Wait(ctx context.Context) (loop.Reply, error) {
 	if err := r.wait(ctx); err != nil {
 		return loop.Reply{}, err
@@ -59,7 +59,7 @@ func (r *request) Wait(ctx context.Context) (loop.Reply, error) {
 }
 
 func boundaryFrom(b *pb.Boundary) (*loop.Boundary, error) {
-	out := &loop.Boundary{Source: b.GetSource(), Spent: b.GetBudgetSpent(), Short: b.GetBudgetShort()}
+	out := &loop.Boundary{Source: b.GetSource(), BudgetSpent: b.GetBudgetSpent(), BudgetShort: b.GetBudgetShort()}
 	if b.GetResults() != nil {
 		m, err := wire.MessageFrom(b.GetResults())
 		if err != nil {
@@ -77,26 +77,26 @@ func boundaryFrom(b *pb.Boundary) (*loop.Boundary, error) {
 	return out, err
 }
 
-// Append records an assistant message and opens its calls.
+// Append implements [loop.Journal].
 func (j *journal) Append(m *tree.Message) loop.Pending {
 	return j.send(&pb.WorkRequest{Kind: &pb.WorkRequest_Append{Append: &pb.Append{Message: wire.Message(m)}}})
 }
 
-// StartCall records an intent.
+// StartCall implements [loop.Journal].
 func (j *journal) StartCall(block int) loop.Pending {
 	return j.send(&pb.WorkRequest{Kind: &pb.WorkRequest_CallStarted{
 		CallStarted: &pb.CallStarted{Block: int32(block)},
 	}})
 }
 
-// CloseCall records a result.
+// CloseCall implements [loop.Journal].
 func (j *journal) CloseCall(r tree.ToolResult) loop.Pending {
 	return j.send(&pb.WorkRequest{Kind: &pb.WorkRequest_CallClose{
 		CallClose: &pb.CallClose{Result: wire.ToolResult(r)},
 	}})
 }
 
-// DenyCall records that the permissions deny a call, as the result of the call.
+// DenyCall implements [loop.Journal].
 func (j *journal) DenyCall(r tree.ToolResult, argument, why string) loop.Pending {
 	return j.send(&pb.WorkRequest{Kind: &pb.WorkRequest_CallClose{CallClose: &pb.CallClose{
 		Result: wire.ToolResult(r),
@@ -104,7 +104,7 @@ func (j *journal) DenyCall(r tree.ToolResult, argument, why string) loop.Pending
 	}}})
 }
 
-// Spawn records children.
+// Spawn implements [loop.Journal].
 func (j *journal) Spawn(children []loop.Child) loop.Pending {
 	spawn := &pb.Spawn{}
 	for _, c := range children {
@@ -117,57 +117,57 @@ func (j *journal) Spawn(children []loop.Child) loop.Pending {
 		if c.Timeout > 0 {
 			child.Timeout = durationpb.New(c.Timeout)
 		}
-		if c.JoinFor > 0 {
-			child.JoinTimeout = durationpb.New(c.JoinFor)
+		if c.JoinTimeout > 0 {
+			child.JoinTimeout = durationpb.New(c.JoinTimeout)
 		}
 		if !c.Resume.IsZero() {
 			child.ResumeTaskId = c.Resume.String()
 		}
 		if c.Command != nil {
-			shell(child, c.Command)
+			setShell(child, c.Command)
 		}
 		spawn.Children = append(spawn.Children, child)
 	}
 	r := j.send(&pb.WorkRequest{Kind: &pb.WorkRequest_Spawn{Spawn: spawn}})
-	return &spawning{request: r, journal: j, children: children}
+	return &spawnRequest{request: r, journal: j, children: children}
 }
 
-// Stop ends a task.
+// Stop implements [loop.Journal].
 func (j *journal) Stop(block int, task tree.TaskID) loop.Pending {
 	return j.send(&pb.WorkRequest{Kind: &pb.WorkRequest_WaitFor{WaitFor: &pb.WaitFor{
 		Block: int32(block), TaskId: task.String(), Stop: true,
 	}}})
 }
 
-// Await leaves a call open.
+// Await implements [loop.Journal].
 func (j *journal) Await(block int, task tree.TaskID, timeout time.Duration) loop.Pending {
 	return j.send(&pb.WorkRequest{Kind: &pb.WorkRequest_WaitFor{WaitFor: &pb.WaitFor{
 		Block: int32(block), TaskId: task.String(), Timeout: durationpb.New(timeout),
 	}}})
 }
 
-// Ask asks whether a call may run.
+// Ask implements [loop.Journal].
 func (j *journal) Ask(block int, argument string, rules []string) loop.Pending {
 	return j.send(&pb.WorkRequest{Kind: &pb.WorkRequest_Ask{Ask: &pb.Ask{
 		Block: int32(block), Argument: argument, Rules: rules,
 	}}})
 }
 
-// Compact records a summary.
+// Compact implements [loop.Journal].
 func (j *journal) Compact(upTo int, summary *tree.Message) loop.Pending {
 	return j.send(&pb.WorkRequest{Kind: &pb.WorkRequest_Compact{
 		Compact: &pb.Compact{UpTo: int32(upTo), Message: wire.Message(summary)},
 	}})
 }
 
-// Park gives the run back.
+// Park implements [loop.Journal].
 func (j *journal) Park() loop.Pending {
 	return j.send(&pb.WorkRequest{Kind: &pb.WorkRequest_Park{Park: &pb.Park{}}})
 }
 
-// End ends the run.
+// End implements [loop.Journal].
 func (j *journal) End(e loop.Ending) loop.Pending {
-	end := &pb.End{Left: e.Left}
+	end := &pb.End{Left: e.Leftovers}
 	if e.Answer != nil {
 		end.Outcome = &pb.End_Answer{Answer: wire.Message(e.Answer)}
 	} else {
@@ -176,12 +176,12 @@ func (j *journal) End(e loop.Ending) loop.Pending {
 	return j.send(&pb.WorkRequest{Kind: &pb.WorkRequest_End{End: end}})
 }
 
-// Report says what the run is doing.
+// Report implements [loop.Journal].
 func (j *journal) Report(activity string) {
 	j.send(&pb.WorkRequest{Kind: &pb.WorkRequest_Progress{Progress: &pb.Progress{Activity: activity}}})
 }
 
-// Delta shows a piece of the answer under way; it has no number and no answer.
+// Delta implements [loop.Journal]. A delta has no sequence number and no answer.
 func (j *journal) Delta(d model.Delta) {
 	if d.Restart {
 		j.deltas.restart(d.Text, d.Thinking)

@@ -28,17 +28,17 @@ func TestALineTurns(t *testing.T) {
 		l, k := lineAt("one", test.age)
 		if test.replica == "both" {
 			k.welcome.ReplicaId = "both"
-			l.replicas.found("both", "c")
+			l.replicas.record("both", "c")
 		}
-		_, changed := l.at()
-		l.turnTo(test.replica)
-		if done(k.left) != test.leaves || done(changed) != test.leaves || (l.link == nil) != test.leaves {
-			t.Errorf("%s: the stream was left: %t, want %t", name, done(k.left), test.leaves)
+		_, changed := l.currentReplica()
+		l.preferReplica(test.replica)
+		if done(k.abandoned) != test.leaves || done(changed) != test.leaves || (l.stream == nil) != test.leaves {
+			t.Errorf("%s: the stream was left: %t, want %t", name, done(k.abandoned), test.leaves)
 		}
-		if aim := l.aim(); aim != test.to {
+		if aim := l.takeNextEndpoint(); aim != test.to {
 			t.Errorf("%s: the next stream is to go to %q, want %q", name, aim, test.to)
 		}
-		if aim := l.aim(); aim != "" {
+		if aim := l.takeNextEndpoint(); aim != "" {
 			t.Errorf("%s: the one after it is to go to %q too", name, aim)
 		}
 	}
@@ -56,13 +56,13 @@ func TestALineTurnsWithoutAStream(t *testing.T) {
 		"nobody can say": {"three", "a", true},
 	} {
 		l, _ := lineAt("one", 0)
-		l.down()
-		l.turnTo(test.replica)
-		err := l.adopt(&link{endpoint: test.endpoint, welcome: &pb.Welcome{}})
-		if (err == nil) != test.taken || (l.link != nil) != test.taken {
+		l.detachLocked()
+		l.preferReplica(test.replica)
+		err := l.attach(&workStream{endpoint: test.endpoint, welcome: &pb.Welcome{}})
+		if (err == nil) != test.taken || (l.stream != nil) != test.taken {
 			t.Errorf("%s: taken: %v, want %t", name, err, test.taken)
 		}
-		if aim := l.aim(); (aim != "") == test.taken {
+		if aim := l.takeNextEndpoint(); (aim != "") == test.taken {
 			t.Errorf("%s: the next stream is to go to %q", name, aim)
 		}
 	}
@@ -72,29 +72,29 @@ func TestALineTurnsWithoutAStream(t *testing.T) {
 func TestAnOldStreamStays(t *testing.T) {
 	t.Parallel()
 	l, k := lineAt("one", 2*time.Minute)
-	l.turnTo("one")
-	if l.rest(k) {
+	l.preferReplica("one")
+	if l.detachIfIdle(k) {
 		t.Error("it rests before the claim")
 	}
-	l.begin(&pb.Claim{}, nil, func() {})
-	if l.rest(k) {
+	l.beginAttempt(&pb.Claim{}, nil, func() {})
+	if l.detachIfIdle(k) {
 		t.Error("it rests in an attempt")
 	}
-	l.lose()
-	if !l.rest(k) || l.link != nil {
+	l.loseAttempt()
+	if !l.detachIfIdle(k) || l.stream != nil {
 		t.Error("it does not rest once that is over")
 	}
 }
 
 // lineAt is a line whose stream to a replica at endpoint a has begun so long ago; it is old after
 // a minute. Replica two was found at endpoint b.
-func lineAt(replica string, age time.Duration) (*line, *link) {
+func lineAt(replica string, age time.Duration) (*conn, *workStream) {
 	begun := time.Unix(1_800_000_000, 0)
-	k := &link{endpoint: "a", left: make(chan struct{}), welcome: &pb.Welcome{ReplicaId: replica}, begun: begun, lives: time.Minute}
-	l := (&Worker{Config: Config{Now: func() time.Time { return begun.Add(age) }}, replicas: newReplicas()}).newLine()
-	l.link = k
-	l.replicas.found(replica, "a")
-	l.replicas.found("two", "b")
+	k := &workStream{endpoint: "a", abandoned: make(chan struct{}), welcome: &pb.Welcome{ReplicaId: replica}, openedAt: begun, maxAge: time.Minute}
+	l := (&Worker{Config: Config{Now: func() time.Time { return begun.Add(age) }}, replicas: newReplicaEndpoints()}).newConn()
+	l.stream = k
+	l.replicas.record(replica, "a")
+	l.replicas.record("two", "b")
 	return l, k
 }
 
@@ -110,13 +110,13 @@ func done(c <-chan struct{}) bool {
 // TestReplicasAreFound where they were seen last.
 func TestReplicasAreFound(t *testing.T) {
 	t.Parallel()
-	r := newReplicas()
-	r.found("one", "a")
-	r.found("two", "b")
-	r.found("three", "a") // one has ended
-	r.found("four", "")
-	r.found("five", "c")
-	r.lost("c")
+	r := newReplicaEndpoints()
+	r.record("one", "a")
+	r.record("two", "b")
+	r.record("three", "a") // one has ended
+	r.record("four", "")
+	r.record("five", "c")
+	r.forget("c")
 	for replica, want := range map[string]string{"one": "", "two": "b", "three": "a", "four": "", "five": "", "": ""} {
 		if got := r.endpoint(replica); got != want {
 			t.Errorf("%s was found at %q, want %q", replica, got, want)

@@ -13,21 +13,21 @@ import (
 func TestAWorkerIsHeardWhileItReattaches(t *testing.T) {
 	t.Parallel()
 	l, j := lineOf(&sentOver{}, nil)
-	l.takeDown(l.link)
+	l.detach(l.stream)
 	slow := &slowReplica{asked: make(chan struct{}), beats: make(chan struct{}), answers: make(chan *pb.WorkResponse)}
-	next := &link{stream: slow, protocol: wire.Protocol, welcome: &pb.Welcome{Features: []string{wire.FeatureReattach}}}
+	next := &workStream{rpc: slow, protocol: wire.Protocol, welcome: &pb.Welcome{Features: []string{wire.FeatureReattach}}}
 	adopted := make(chan error, 1)
-	go func() { adopted <- l.adopt(next) }()
+	go func() { adopted <- l.attach(next) }()
 	<-slow.asked
-	go l.beat(next)
+	go l.sendHeartbeat(next)
 	select {
 	case <-slow.beats:
 	case <-time.After(time.Minute):
 		t.Fatal("nothing is heard of the worker until its reattachment has its answer")
 	}
 	slow.answers <- &pb.WorkResponse{Kind: &pb.WorkResponse_Reattached{Reattached: &pb.Reattached{}}}
-	if err := <-adopted; err != nil || !l.carries(j) {
-		t.Errorf("the attempt goes on: %t, %v", l.carries(j), err)
+	if err := <-adopted; err != nil || !l.isCurrent(j) {
+		t.Errorf("the attempt goes on: %t, %v", l.isCurrent(j), err)
 	}
 }
 

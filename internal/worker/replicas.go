@@ -2,37 +2,39 @@ package worker
 
 import "sync"
 
-// replicas is where replicas were last found.
-type replicas struct {
-	mu sync.Mutex
-	at map[string]string // replica by endpoint
+// replicaEndpoints remembers at which endpoint each replica was last found.
+type replicaEndpoints struct {
+	mu         sync.Mutex
+	byEndpoint map[string]string // replica by endpoint
 }
 
-func newReplicas() *replicas { return &replicas{at: map[string]string{}} }
+func newReplicaEndpoints() *replicaEndpoints {
+	return &replicaEndpoints{byEndpoint: map[string]string{}}
+}
 
-// found says that a replica is at an endpoint, as no other one is any more; empty: at one
-// that is not known.
-func (r *replicas) found(replica, endpoint string) {
+// record notes that a replica is at an endpoint. It replaces what was known of that endpoint. An
+// empty endpoint is ignored.
+func (r *replicaEndpoints) record(replica, endpoint string) {
 	if endpoint == "" {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.at[endpoint] = replica
+	r.byEndpoint[endpoint] = replica
 }
 
-// lost says that nobody has answered at an endpoint, or can be reached there.
-func (r *replicas) lost(endpoint string) {
+// forget notes that an endpoint does not answer or cannot be reached.
+func (r *replicaEndpoints) forget(endpoint string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.at, endpoint)
+	delete(r.byEndpoint, endpoint)
 }
 
-// endpoint gives where a replica was found; empty if it was not.
-func (r *replicas) endpoint(replica string) string {
+// endpoint returns where a replica was found; empty if unknown.
+func (r *replicaEndpoints) endpoint(replica string) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for endpoint, found := range r.at {
+	for endpoint, found := range r.byEndpoint {
 		if found == replica {
 			return endpoint
 		}

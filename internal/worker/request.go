@@ -13,223 +13,224 @@ import (
 	"github.com/coppice-run/coppice/internal/wire"
 )
 
-// claim asks for a run, of whose transcript the worker holds the beginning. drop is called
-// when the attempt is lost.
-func (l *line) claim(ctx context.Context, drop context.CancelFunc, c *pb.Claim, begins []tree.Message) (*assignment, *journal, error) {
-	c.Held = heldOf(begins)
-	l.sending.Lock()
-	l.renumber(0)
-	l.sending.Unlock()
-	l.mu.Lock()
-	l.begin(c, begins, drop)
-	j := newJournal(l)
-	if l.link != nil {
-		c.Protocol = l.link.protocol
+// claim claims a run. held is the beginning of its transcript that the worker has already. onLost
+// is called when the attempt is lost.
+func (c *conn) claim(ctx context.Context, onLost context.CancelFunc, claim *pb.Claim, held []tree.Message) (*assignment, *journal, error) {
+	claim.Held = describeHeld(held)
+	c.sendMu.Lock()
+	c.startSequenceAt(0)
+	c.sendMu.Unlock()
+	c.mu.Lock()
+	c.beginAttempt(claim, held, onLost)
+	j := newJournal(c)
+	if c.stream != nil {
+		claim.Protocol = c.stream.protocol
 	}
-	l.mu.Unlock()
-	a, err := j.send(&pb.WorkRequest{Kind: &pb.WorkRequest_Claim{Claim: c}}).assigned(ctx, begins)
+	c.mu.Unlock()
+	a, err := j.send(&pb.WorkRequest{Kind: &pb.WorkRequest_Claim{Claim: claim}}).waitAssignment(ctx, held)
 	return a, j, err
 }
 
-// assigned waits for the answer to a claim.
-func (r *request) assigned(ctx context.Context, begins []tree.Message) (*assignment, error) {
+// waitAssignment waits for the answer to a claim.
+func (r *request) waitAssignment(ctx context.Context, offered []tree.Message) (*assignment, error) {
 	if err := r.wait(ctx); err != nil {
 		return nil, err
 	}
 	switch k := r.response.GetKind().(type) {
 	case *pb.WorkResponse_Assignment:
-		held := int(k.Assignment.GetHeldMessages())
-		if held < 0 || held > len(begins) {
-			return nil, fmt.Errorf("the orchestrator left out %d messages, of which %d are held", held, len(begins))
+		kept := int(k.Assignment.GetHeldMessages())
+		if kept < 0 || kept > len(offered) {
+			return nil, fmt.Errorf("the orchestrator left out %d messages, of which %d are held", kept, len(offered))
 		}
-		return &assignment{k.Assignment, begins[:held], r.chunks}, nil
+		return &assignment{k.Assignment, offered[:kept], r.transcriptParts}, nil
 	case *pb.WorkResponse_Refused:
 		return nil, &refusal{k.Refused.GetCause()}
 	}
 	return nil, fmt.Errorf("the claim was answered with %T", r.response.GetKind())
 }
 
-// heldOf says what is held of a transcript.
-func heldOf(begins []tree.Message) *pb.TranscriptHeld {
-	if len(begins) == 0 {
+// describeHeld describes held messages to the orchestrator.
+func describeHeld(held []tree.Message) *pb.TranscriptHeld {
+	if len(held) == 0 {
 		return nil
 	}
 	return &pb.TranscriptHeld{
-		Messages: int32(len(begins)), FirstId: begins[0].ID.String(), LastId: begins[len(begins)-1].ID.String(),
+		Messages: int32(len(held)), FirstId: held[0].ID.String(), LastId: held[len(held)-1].ID.String(),
 	}
 }
 
-// send numbers a request and sends it, or leaves it to the next stream; the answer
-// comes to the request. All that an attempt records goes through here, and no secret
-// does, whoever has put it in.
+// send numbers a request and sends it, or leaves it for the next stream. The answer is delivered
+// to the returned request. Everything that an attempt records goes through here, and secrets are
+// removed from it.
 func (j *journal) send(req *pb.WorkRequest) *request {
-	l := j.line
-	if l.joins() {
+	c := j.conn
+	if c.canJoinDeltas() {
 		req.Shows = j.deltas.take()
 	} else {
 		j.deltas.flush()
 	}
-	l.clean(req)
-	r := &request{line: l, req: req, answered: make(chan struct{}), counted: true}
-	if j.offers != nil && givesBack(req) {
-		req.Takes, r.begins = j.offers()
+	c.redact(req)
+	r := &request{conn: c, req: req, answered: make(chan struct{}), inWindow: true}
+	if j.offerSlot != nil && releasesRun(req) {
+		req.Takes, r.heldMessages = j.offerSlot()
 	}
-	l.window <- struct{}{} // room comes with an answer, or with the end of the attempt
-	l.sending.Lock()
-	defer l.sending.Unlock()
-	l.mu.Lock()
-	if l.over || l.attempt.number != j.attempt {
-		l.mu.Unlock()
+	c.window <- struct{}{} // freed by an answer or by the end of the attempt
+	c.sendMu.Lock()
+	defer c.sendMu.Unlock()
+	c.mu.Lock()
+	if c.attemptOver || c.attempt.number != j.attemptNumber {
+		c.mu.Unlock()
 		r.err = loop.ErrLost
-		r.done()
+		r.complete()
 		return r
 	}
-	l.seq++
-	req.Seq = l.seq
-	l.waiting = append(l.waiting, r)
-	l.mu.Unlock()
-	l.unsent = append(l.unsent, r)
-	l.hasUnsent.Store(true)
-	if !goesOn(req) {
-		l.flush()
+	c.seq++
+	req.Seq = c.seq
+	c.unanswered = append(c.unanswered, r)
+	c.mu.Unlock()
+	c.unsent = append(c.unsent, r)
+	c.hasUnsent.Store(true)
+	if !expectsMore(req) {
+		c.flushUnsent()
 	}
 	return r
 }
 
-// goesOn reports whether the attempt is about to say more, or to wait for the answer. What
-// comes together is stored together.
-func goesOn(req *pb.WorkRequest) bool { return req.GetAppend() != nil || req.GetSpawn() != nil }
+// expectsMore reports whether the attempt is about to send another request or to wait for the
+// answer. Requests that arrive together are stored in one transaction.
+func expectsMore(req *pb.WorkRequest) bool { return req.GetAppend() != nil || req.GetSpawn() != nil }
 
-// givesBack reports whether a request gives the run back, unless there is news for it.
-func givesBack(req *pb.WorkRequest) bool {
+// releasesRun reports whether a request releases the run, unless there is news for it.
+func releasesRun(req *pb.WorkRequest) bool {
 	return req.GetPark() != nil || req.GetEnd() != nil || req.GetStopHooks() != nil
 }
 
-// flush sends what is unsent, or leaves it to the next stream. It needs the lock of what is
-// sent.
-func (l *line) flush() {
-	l.mu.Lock()
-	k, over := l.link, l.over
-	l.mu.Unlock()
-	for i, r := range l.unsent {
-		r.req.More = i < len(l.unsent)-1
-		if k != nil && !over && k.send(r.req) != nil {
-			k.cancel()
+// flushUnsent sends the unsent requests, or leaves them for the next stream. The caller holds
+// sendMu.
+func (c *conn) flushUnsent() {
+	c.mu.Lock()
+	s, over := c.stream, c.attemptOver
+	c.mu.Unlock()
+	for i, r := range c.unsent {
+		r.req.More = i < len(c.unsent)-1
+		if s != nil && !over && s.send(r.req) != nil {
+			s.cancel()
 		}
 	}
-	l.forgetUnsent()
+	c.clearUnsent()
 }
 
-func (l *line) forgetUnsent() {
-	l.unsent = nil
-	l.hasUnsent.Store(false)
+func (c *conn) clearUnsent() {
+	c.unsent = nil
+	c.hasUnsent.Store(false)
 }
 
-// renumber has the next request be the first of an attempt, with that number. It needs the
-// lock of what is sent.
-func (l *line) renumber(first int64) {
-	l.seq = first - 1
-	l.forgetUnsent()
+// startSequenceAt sets the number of the next request, the first of an attempt. The caller holds
+// sendMu.
+func (c *conn) startSequenceAt(first int64) {
+	c.seq = first - 1
+	c.clearUnsent()
 }
 
-// delta shows a piece of the answer under way, if there is a stream for it.
+// delta sends a piece of the answer in progress if there is a stream; otherwise the piece is
+// dropped.
 func (j *journal) delta(d *pb.TextDelta) {
-	l := j.line
-	l.clean(d)
-	l.sending.Lock()
-	defer l.sending.Unlock()
-	l.mu.Lock()
-	k := l.link
-	if l.over || l.attempt.number != j.attempt {
-		k = nil
+	c := j.conn
+	c.redact(d)
+	c.sendMu.Lock()
+	defer c.sendMu.Unlock()
+	c.mu.Lock()
+	s := c.stream
+	if c.attemptOver || c.attempt.number != j.attemptNumber {
+		s = nil
 	}
-	l.mu.Unlock()
-	if k != nil && k.send(&pb.WorkRequest{Kind: &pb.WorkRequest_Delta{Delta: d}}) != nil {
-		k.cancel()
-	}
-}
-
-// clean takes the secrets out of what goes out.
-func (l *line) clean(m proto.Message) {
-	if !l.secrets.None() {
-		wire.Clean(m, l.secrets)
+	c.mu.Unlock()
+	if s != nil && s.send(&pb.WorkRequest{Kind: &pb.WorkRequest_Delta{Delta: d}}) != nil {
+		s.cancel()
 	}
 }
 
-// oldest gives the oldest request its answer, or a piece of it; it is done when
-// take says so.
-func (l *line) oldest(take func(*request) bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if len(l.waiting) == 0 {
+// redact removes secrets from a message.
+func (c *conn) redact(m proto.Message) {
+	if !c.secrets.None() {
+		wire.Clean(m, c.secrets)
+	}
+}
+
+// answerOldest passes a response to the oldest unanswered request. The request is complete if
+// accept returns true.
+func (c *conn) answerOldest(accept func(*request) bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.unanswered) == 0 {
 		return // an answer to an attempt that was dropped
 	}
-	r := l.waiting[0]
-	if !take(r) {
+	r := c.unanswered[0]
+	if !accept(r) {
 		return
 	}
-	l.waiting = l.waiting[1:]
+	c.unanswered = c.unanswered[1:]
 	switch k := r.response.GetKind().(type) {
 	case *pb.WorkResponse_Parked, *pb.WorkResponse_Ended, *pb.WorkResponse_Refused:
-		l.over = true
+		c.attemptOver = true
 		switch given := r.response.GetGiven(); {
-		case l.closed:
+		case c.closed:
 		case given != nil:
-			l.beginGiven(r, given)
+			c.beginGivenRun(r, given)
 		case r.response.GetStandsBy():
-			l.stands, l.stood = r, make(chan struct{})
+			c.standbyRequest, c.standbyDone = r, make(chan struct{})
 		}
 	case *pb.WorkResponse_Assignment:
-		// A summary comes before messages that are older than it.
-		begins := l.attempt.begins
-		for i := range min(int(k.Assignment.GetHeldMessages()), len(begins)) {
-			l.attempt.known = max(l.attempt.known, int32(begins[i].Ordinal))
+		// A summary precedes messages that are older, so ordinals are not sorted.
+		held := c.attempt.heldMessages
+		for i := range min(int(k.Assignment.GetHeldMessages()), len(held)) {
+			c.attempt.knownOrdinal = max(c.attempt.knownOrdinal, int32(held[i].Ordinal))
 		}
-		for _, m := range r.chunks {
-			l.attempt.known = max(l.attempt.known, m.GetOrdinal())
+		for _, m := range r.transcriptParts {
+			c.attempt.knownOrdinal = max(c.attempt.knownOrdinal, m.GetOrdinal())
 		}
 	case *pb.WorkResponse_Ack:
-		l.attempt.known = max(l.attempt.known, k.Ack.GetOrdinal(), k.Ack.GetBoundary().GetOrdinal())
+		c.attempt.knownOrdinal = max(c.attempt.knownOrdinal, k.Ack.GetOrdinal(), k.Ack.GetBoundary().GetOrdinal())
 	}
-	r.done()
+	r.complete()
 }
 
-// lose ends the attempt on the line: nothing that is under way will be answered.
-func (l *line) lose() { l.drops(nil) }
+// loseAttempt ends the current attempt: none of its requests will be answered.
+func (c *conn) loseAttempt() { c.endLostAttempt(nil) }
 
-// drops is lose for an attempt that has ended without a word, and has given its slot another
-// run if given is not nil.
-func (l *line) drops(given *pb.GivenRun) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	lost := l.waiting
+// endLostAttempt is loseAttempt for an attempt whose last answer was lost. given is the run that
+// the slot got with that answer; nil: none.
+func (c *conn) endLostAttempt(given *pb.GivenRun) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	lost := c.unanswered
 	for _, r := range lost {
 		r.err = loop.ErrLost
-		r.done()
+		r.complete()
 	}
-	l.waiting, l.over = nil, true
-	l.standsNoMore()
-	if l.attempt.drop != nil {
-		l.attempt.drop()
+	c.unanswered, c.attemptOver = nil, true
+	c.clearStandby()
+	if c.attempt.onLost != nil {
+		c.attempt.onLost()
 	}
-	if n := len(lost); given != nil && n > 0 && !l.closed {
-		l.beginGiven(lost[n-1], given)
+	if n := len(lost); given != nil && n > 0 && !c.closed {
+		c.beginGivenRun(lost[n-1], given)
 	}
 }
 
-// done says that the request has its answer, or will have none, and gives its place back.
-func (r *request) done() {
+// complete marks the request as answered or failed, and frees its place in the window.
+func (r *request) complete() {
 	close(r.answered)
-	if r.counted {
-		<-r.line.window
+	if r.inWindow {
+		<-r.conn.window
 	}
 }
 
 func (r *request) wait(ctx context.Context) error {
-	if l := r.line; l.hasUnsent.Load() {
-		l.sending.Lock()
-		l.flush()
-		l.sending.Unlock()
+	if c := r.conn; c.hasUnsent.Load() {
+		c.sendMu.Lock()
+		c.flushUnsent()
+		c.sendMu.Unlock()
 	}
 	select {
 	case <-r.answered:
@@ -239,8 +240,8 @@ func (r *request) wait(ctx context.Context) error {
 	}
 }
 
-// over reports whether the request has its answer, or will have none.
-func (r *request) over() bool {
+// isDone reports whether the request has been answered or has failed.
+func (r *request) isDone() bool {
 	select {
 	case <-r.answered:
 		return true
@@ -249,8 +250,8 @@ func (r *request) over() bool {
 	}
 }
 
-// within waits for the answer so long.
-func (r *request) within(d time.Duration) {
+// waitAtMost waits up to d for the answer.
+func (r *request) waitAtMost(d time.Duration) {
 	wait := time.NewTimer(d)
 	defer wait.Stop()
 	select {

@@ -56,11 +56,11 @@ func TestWhatGoesOnIsKept(t *testing.T) {
 				t.Errorf("it waited until %v", err)
 			}
 		}, sent},
-		"lost": {func(j *journal, _ loop.Pending) { j.line.lose(); j.Park() }, nil},
+		"lost": {func(j *journal, _ loop.Pending) { j.conn.loseAttempt(); j.Park() }, nil},
 	} {
 		stream := &sentOver{}
-		l := (&Worker{}).newLine()
-		l.over, l.link = false, &link{stream: stream}
+		l := (&Worker{}).newConn()
+		l.attemptOver, l.stream = false, &workStream{rpc: stream}
 		j := newJournal(l)
 		j.Append(answer)
 		c.then(j, j.Spawn(children))
@@ -84,7 +84,7 @@ func TestWhatIsShownGoesWithWhatIsSaid(t *testing.T) {
 	} {
 		stream := &sentOver{}
 		l, j := lineOf(stream, nil)
-		l.link.welcome = &pb.Welcome{Features: c.features}
+		l.stream.welcome = &pb.Welcome{Features: c.features}
 		j.Delta(model.Delta{Text: "so"})
 		j.End(loop.Ending{})
 		if !slices.Equal(stream.kinds, c.want) {
@@ -94,9 +94,9 @@ func TestWhatIsShownGoesWithWhatIsSaid(t *testing.T) {
 		if got := end.GetShows().GetText(); got != c.shown {
 			t.Errorf("%s: %q is shown with the end, not %q", name, got, c.shown)
 		}
-		l.takeDown(l.link)
+		l.detach(l.stream)
 		other := &sentOver{answers: []*pb.WorkResponse{{Kind: &pb.WorkResponse_Reattached{Reattached: &pb.Reattached{}}}}}
-		if err := l.adopt(&link{stream: other, protocol: wire.Protocol, welcome: &pb.Welcome{Features: append(c.features, wire.FeatureReattach)}}); err != nil {
+		if err := l.attach(&workStream{rpc: other, protocol: wire.Protocol, welcome: &pb.Welcome{Features: append(c.features, wire.FeatureReattach)}}); err != nil {
 			t.Fatal(err)
 		}
 		if again := other.sent[1]; again.GetEnd() == nil || again.GetShows() != nil {
@@ -111,16 +111,16 @@ func TestADrainIsNoAnswer(t *testing.T) {
 	l, j := lineOf(&sentOver{}, nil)
 	drains := 0
 	l.drain = func() { drains++ }
-	l.attempt.drop = func() { t.Error("the attempt is dropped") }
-	l.takeDown(l.link)
+	l.attempt.onLost = func() { t.Error("the attempt is dropped") }
+	l.detach(l.stream)
 	next := &sentOver{answers: []*pb.WorkResponse{
 		{Kind: &pb.WorkResponse_Drain{Drain: &pb.Drain{}}},
 		{Kind: &pb.WorkResponse_Reattached{Reattached: &pb.Reattached{}}},
 	}}
-	if err := l.adopt(&link{stream: next, protocol: wire.Protocol, welcome: &pb.Welcome{Features: []string{wire.FeatureReattach}}}); err != nil {
+	if err := l.attach(&workStream{rpc: next, protocol: wire.Protocol, welcome: &pb.Welcome{Features: []string{wire.FeatureReattach}}}); err != nil {
 		t.Fatal(err)
 	}
-	if !l.carries(j) || drains != 1 {
-		t.Errorf("the attempt goes on: %t, drains: %d", l.carries(j), drains)
+	if !l.isCurrent(j) || drains != 1 {
+		t.Errorf("the attempt goes on: %t, drains: %d", l.isCurrent(j), drains)
 	}
 }

@@ -21,43 +21,43 @@ import (
 	"github.com/coppice-run/coppice/internal/workspace"
 )
 
-// slot claims and runs, over a line of its own, until working ends, or until it has no run once
-// taking has ended.
-func (w *Worker) slot(working, taking context.Context) {
-	l := w.newLine()
-	lineEnds, endLine := context.WithCancel(working)
+// runSlot claims and executes runs over a connection of its own. It returns when workCtx ends, or
+// when claimCtx has ended and the slot has no run.
+func (w *Worker) runSlot(workCtx, claimCtx context.Context) {
+	c := w.newConn()
+	connCtx, closeConn := context.WithCancel(workCtx)
 	var keeping sync.WaitGroup
-	keeping.Go(func() { l.stayConnected(lineEnds) })
+	keeping.Go(func() { c.stayConnected(connCtx) })
 	defer keeping.Wait()
-	defer endLine()
-	for l.ready(taking) {
-		w.free <- struct{}{}
-		d, any := w.hint(taking, l)
+	defer closeConn()
+	for c.waitConnected(claimCtx) {
+		w.idleSlots <- struct{}{}
+		d, found := w.waitForHint(claimCtx, c)
 		switch {
-		case any:
-			l.turnTo(d.Hint.From)
-			w.attempt(working, l, d.Hint, d.ID)
-		case taking.Err() != nil:
+		case found:
+			c.preferReplica(d.Hint.From)
+			w.claimHint(workCtx, c, d.Hint, d.ID)
+		case claimCtx.Err() != nil:
 			return
-		case !w.drains():
-			l.offer(w.claimOfAny())
+		case !w.isDraining():
+			c.offerStandby(w.newClaim())
 		}
-		for w.next(working, taking, l) {
+		for w.runGiven(workCtx, claimCtx, c) {
 		}
 	}
 }
 
-// hint waits for one, which may be for the replica that the line goes to. There is none if ctx
-// ends, or if Redis can't be read.
-func (w *Worker) hint(ctx context.Context, l *line) (d dispatch.Delivery, any bool) {
-	for l.ready(ctx) {
-		replica, changed := l.at()
+// waitForHint waits for a hint, preferably from the replica that the slot is connected to. found
+// is false if ctx ends, or if Redis cannot be read.
+func (w *Worker) waitForHint(ctx context.Context, c *conn) (d dispatch.Delivery, found bool) {
+	for c.waitConnected(ctx) {
+		replica, changed := c.currentReplica()
 		select {
-		case d = <-w.hints.of(replica):
+		case d = <-w.hintRouter.forReplica(replica):
 			return d, true
-		case d = <-w.hints.all:
+		case d = <-w.hintRouter.shared:
 			return d, true
-		case <-w.away:
+		case <-w.hintsUnavailable:
 			return d, false
 		case <-changed:
 		case <-ctx.Done():
@@ -67,100 +67,100 @@ func (w *Worker) hint(ctx context.Context, l *line) (d dispatch.Delivery, any bo
 	return d, false
 }
 
-// attempt claims what a hint names and carries it forward. A hint whose claim has
-// had no answer stays, for whoever takes it over.
-func (w *Worker) attempt(working context.Context, l *line, hint dispatch.Hint, id string) {
-	log := w.about(hint.Session, hint.Task, hint.Epoch)
-	ctx, cancel := context.WithCancel(working)
+// claimHint claims the run of a hint and executes it. If the claim gets no answer, the hint stays
+// in the stream until another worker takes it over.
+func (w *Worker) claimHint(workCtx context.Context, c *conn, hint dispatch.Hint, id string) {
+	log := w.attemptLogger(hint.Session, hint.Task, hint.Epoch)
+	ctx, cancel := context.WithCancel(workCtx)
 	defer cancel()
-	claim := w.claimOfAny()
+	claim := w.newClaim()
 	claim.SessionId, claim.TaskId, claim.Epoch = hint.Session.String(), hint.Task.String(), hint.Epoch
-	a, journal, err := l.claim(ctx, cancel, claim, w.held.Get(transcript.Key{Session: hint.Session, Task: hint.Task}))
+	a, journal, err := c.claim(ctx, cancel, claim, w.transcripts.Get(transcript.Key{Session: hint.Session, Task: hint.Task}))
 	var refused *refusal
 	switch {
 	case errors.As(err, &refused) && refused.cause == pb.RefusedCause_REFUSED_CAUSE_PROTOCOL:
 		log.ErrorContext(ctx, "the orchestrator does not speak the worker's protocol")
-		l.retire()
+		c.cancelStream()
 		return
 	case errors.As(err, &refused):
 		log.DebugContext(ctx, "the claim was refused", "cause", refused.cause)
-		w.finished.add(id)
+		w.acks.add(id)
 		return
 	case err != nil:
 		return
 	}
-	w.finished.add(id)
-	w.forward(working, ctx, l, a, journal)
+	w.acks.add(id)
+	w.runAttempt(workCtx, ctx, c, a, journal)
 }
 
-// claimOfAny is a claim that names no run.
-func (w *Worker) claimOfAny() *pb.Claim {
+// newClaim returns a claim that does not name a run yet.
+func (w *Worker) newClaim() *pb.Claim {
 	return &pb.Claim{
 		Nonce: rand.Uint64(), WorkerId: w.ID, Protocol: wire.Protocol, Features: wire.WorkerFeatures(), AlivePort: uint32(w.AlivePort),
 	}
 }
 
-// about says in a log which delivery is meant.
-func (w *Worker) about(session, task any, epoch int64) *slog.Logger {
-	return later(w.Logger, func() []any { return []any{"session_id", session, "task_id", task, "epoch", epoch} })
+// attemptLogger returns a logger with the attributes of an attempt.
+func (w *Worker) attemptLogger(session, task any, epoch int64) *slog.Logger {
+	return lazyLogger(w.Logger, func() []any { return []any{"session_id", session, "task_id", task, "epoch", epoch} })
 }
 
-// next carries the run forward that has come with the end of the last one, or for which the
-// slot has stood by since, and reports whether there was one.
-func (w *Worker) next(working, taking context.Context, l *line) bool {
-	l.standBy(taking)
-	ctx, cancel := context.WithCancel(working)
+// runGiven executes the run that the orchestrator gave the slot, either with the end of its last
+// run or while it stood by. It reports whether there was one.
+func (w *Worker) runGiven(workCtx, claimCtx context.Context, c *conn) bool {
+	c.waitStandby(claimCtx)
+	ctx, cancel := context.WithCancel(workCtx)
 	defer cancel()
-	a, journal, err := l.takeUp(ctx, cancel)
+	a, journal, err := c.takeGivenRun(ctx, cancel)
 	switch {
 	case err != nil:
 		w.Logger.DebugContext(ctx, "a run that was given is not there any more", "error", err)
 	case a != nil:
-		w.forward(working, ctx, l, a, journal)
+		w.runAttempt(workCtx, ctx, c, a, journal)
 	}
 	return a != nil
 }
 
-// forward carries a run forward until it is given back, or lost. ctx is the attempt's.
-func (w *Worker) forward(working, ctx context.Context, l *line, a *assignment, journal *journal) {
+// runAttempt executes an attempt until its run is released or lost. ctx is the attempt's.
+func (w *Worker) runAttempt(workCtx, ctx context.Context, c *conn, a *assignment, journal *journal) {
 	task := a.GetTask()
-	log := w.about(task.GetSessionId(), task.GetId(), task.GetEpoch())
+	log := w.attemptLogger(task.GetSessionId(), task.GetId(), task.GetEpoch())
 	w.busy.Add(1)
 	defer w.busy.Add(-1)
 	ctx = telemetry.WithTraceParent(ctx, a.GetTraceParent())
-	outcome := w.carry(working, ctx, log, a, journal)
+	outcome := w.execute(workCtx, ctx, log, a, journal)
 	if outcome == loop.Lost {
 		log.InfoContext(ctx, "the attempt is lost")
-		if l.carries(journal) && working.Err() == nil {
-			// The orchestrator does not know yet: without its stream it will.
-			l.lose()
-			l.retire()
+		if c.isCurrent(journal) && workCtx.Err() == nil {
+			// The orchestrator does not know yet; it notices when the stream ends.
+			c.loseAttempt()
+			c.cancelStream()
 		}
 	}
 }
 
-// carry runs a run where it has its place. Its commands in the background stay there until
-// they have ended, or working has.
-func (w *Worker) carry(working, ctx context.Context, log *slog.Logger, a *assignment, j *journal) loop.Outcome {
-	place, err := w.enter(ctx, a)
+// execute runs an attempt in its workspace. The run's background commands keep the workspace until
+// they have ended, or until workCtx ends.
+func (w *Worker) execute(workCtx, ctx context.Context, log *slog.Logger, a *assignment, j *journal) loop.Outcome {
+	place, err := w.enterWorkspace(ctx, a)
 	if err != nil {
-		return w.refuse(ctx, log, j, err)
+		return w.failRun(ctx, log, j, err)
 	}
 	defer func() {
 		if err := place.Leave(); err != nil {
 			log.WarnContext(ctx, "leaving the workspace failed", "error", err)
 		}
 	}()
-	j.launch = func(c *launched) {
+	j.launch = func(c *backgroundCommand) {
 		c.place = place.Share()
-		w.launch(working, c)
+		w.launch(workCtx, c)
 	}
-	run, err := w.prepare(ctx, a, j, place)
+	run, err := w.newRun(ctx, a, j, place)
 	if err != nil {
-		return w.refuse(ctx, log, j, err)
+		return w.failRun(ctx, log, j, err)
 	}
-	if !place.OwnsWorktree() { // or it is tidied up first
-		j.offers = func() (*pb.Takes, []tree.Message) { return w.offers(run.Session, a.GetTask().GetParentId()) }
+	if !place.OwnsWorktree() { // otherwise its worktree is cleaned up first
+		j.offerSlot = func() (*pb.Takes, []tree.Message) { return w.offerSlot(run.Session, a.GetTask().GetParentId()) }
 	}
 	claimed := run.Transcript // Do adds to it
 	outcome, err := run.Do(ctx)
@@ -169,26 +169,27 @@ func (w *Worker) carry(working, ctx context.Context, log *slog.Logger, a *assign
 	}
 	switch outcome {
 	case loop.Ended:
-		tidy(ctx, log, place)
+		removeUnchangedWorktree(ctx, log, place)
 	case loop.Parked:
-		w.held.Put(transcript.Key{Session: run.Session, Task: run.Task}, claimed)
+		w.transcripts.Put(transcript.Key{Session: run.Session, Task: run.Task}, claimed)
 	}
 	return outcome
 }
 
-// refuse ends a run that can't be begun. If ctx has ended, that may be why: others begin it.
-func (w *Worker) refuse(ctx context.Context, log *slog.Logger, j *journal, why error) loop.Outcome {
+// failRun ends a run that cannot be started. If ctx has ended, that may be the cause; then the run
+// is left to other workers.
+func (w *Worker) failRun(ctx context.Context, log *slog.Logger, j *journal, why error) loop.Outcome {
 	if ctx.Err() != nil {
 		return loop.Lost
 	}
 	log.ErrorContext(ctx, "the assignment can't be run", "error", why)
 	detail := strings.ToValidUTF8(why.Error(), "\uFFFD")
-	j.End(loop.Ending{Reason: tree.ReasonRuntimeError, Detail: detail}).Wait(ctx) //nolint:errcheck // lost is lost
+	j.End(loop.Ending{Reason: tree.ReasonRuntimeError, Detail: detail}).Wait(ctx) //nolint:errcheck // nothing can be done about a lost attempt
 	return loop.Ended
 }
 
-// prepare puts together what the loop needs.
-func (w *Worker) prepare(ctx context.Context, a *assignment, j *journal, place *workspace.Place) (*loop.Run, error) {
+// newRun builds the loop's input from an assignment.
+func (w *Worker) newRun(ctx context.Context, a *assignment, j *journal, place *workspace.Place) (*loop.Run, error) {
 	task := a.GetTask()
 	def, err := w.definitions.parse(task.GetAgent(), a.GetAgentDefinition())
 	if err != nil {
@@ -206,44 +207,44 @@ func (w *Worker) prepare(ctx context.Context, a *assignment, j *journal, place *
 	if err != nil {
 		return nil, err
 	}
-	sent, err := wire.MessagesFrom(a.messages)
+	sent, err := wire.MessagesFrom(a.sentMessages)
 	if err != nil {
 		return nil, err
 	}
-	messages := append(a.begins, sent...)
+	messages := append(a.heldMessages, sent...)
 	run := &loop.Run{
 		Session: session, Task: id, Agent: task.GetAgent(), Depth: int(task.GetDepth()),
-		System: def.Prompt, Reminder: joined(def.Reminder, tools.note), Transcript: messages,
+		System: def.Prompt, Reminder: joinReminders(def.Reminder, tools.note), Transcript: messages,
 		Provider: task.GetModelProvider(), ModelName: modelName(task, def.Definition),
-		Iterations: int(task.GetIterations()), MaxIterations: int(a.GetMaxIterations()), Spent: a.GetBudgetSpent(),
-		Compacts: a.GetTakesCompact(), CompactAt: def.CompactAt,
-		MaxPart: int(a.GetMaxPartBytes()), NoBackground: a.GetNoBackground(), TakesCommands: a.GetTakesCommands(), Release: j.line.releases(),
+		Iterations: int(task.GetIterations()), MaxIterations: int(a.GetMaxIterations()), BudgetSpent: a.GetBudgetSpent(),
+		CanCompact: a.GetTakesCompact(), CompactAt: def.CompactAt,
+		MaxPartBytes: int(a.GetMaxPartBytes()), NoBackground: a.GetNoBackground(), TakesCommands: a.GetTakesCommands(), ToBackground: j.conn.backgroundRequests(),
 		Authority: policy.Authority(a.GetAuthority()), Source: a.GetSource(),
-		Model: w.Model, Tools: tools.first, Deferred: tools.deferred, Workspace: place.Workspace, Journal: j, Secrets: w.Secrets, Now: w.Now, Observe: w.Observe,
-		Leaves: place.ChangesNote, TakesLeft: a.GetTakesLeft(),
-		Logger: later(w.Logger, func() []any {
+		Model: w.Model, Tools: tools.initial, DeferredTools: tools.deferred, Workspace: place.Workspace, Journal: j, Secrets: w.Secrets, Now: w.Now, Observer: w.Observe,
+		Leftovers: place.ChangesNote, TakesLeftovers: a.GetTakesLeft(),
+		Logger: lazyLogger(w.Logger, func() []any {
 			return []any{"session_id", session, "task_id", id, "run", task.GetRun(), "epoch", task.GetEpoch()}
 		}),
 	}
 	w.addHooks(run, a, def.Hooks)
 	for _, c := range a.GetOpenCalls() {
-		run.Open = append(run.Open, tree.Call{
+		run.OpenCalls = append(run.OpenCalls, tree.Call{
 			Ref: tree.CallRef{Block: int(c.GetBlock())}, State: tree.CallState(c.GetState()),
 		})
 	}
 	return run, nil
 }
 
-// joined puts what a model is reminded of together.
-func joined(reminder, note string) string {
+// joinReminders joins the reminder of a definition and the note on missing tools.
+func joinReminders(reminder, note string) string {
 	if reminder != "" && note != "" {
 		return reminder + "\n\n" + note
 	}
 	return reminder + note
 }
 
-// modelName is the model that the task has pinned. One of an orchestrator that pins
-// none has only the names that were asked for.
+// modelName returns the model that the task has pinned. An older orchestrator pins none, so the
+// requested names are the fallback.
 func modelName(task *pb.Task, def *agentdef.Definition) string {
 	for _, name := range []string{task.GetModelName(), task.GetModel(), def.Model} {
 		if name != "" && name != agentdef.Inherit {

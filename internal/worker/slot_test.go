@@ -46,7 +46,7 @@ func TestAWorkerThatStopsFailsNoRun(t *testing.T) {
 	_, j := lineOf(stream, nil)
 	stopped, cancel := context.WithCancel(t.Context())
 	cancel()
-	outcome := w.carry(stopped, stopped, slog.New(slog.DiscardHandler), &assignment{Assignment: &pb.Assignment{
+	outcome := w.execute(stopped, stopped, slog.New(slog.DiscardHandler), &assignment{Assignment: &pb.Assignment{
 		Task: &pb.Task{SessionId: tree.SessionID{2}.String(), Id: task, Epoch: 1}, WorktreeTaskIds: []string{task},
 	}}, j)
 	if outcome != loop.Lost || len(stream.sent) > 0 {

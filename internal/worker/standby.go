@@ -7,85 +7,85 @@ import (
 	"github.com/coppice-run/coppice/internal/wire"
 )
 
-// offer has an idle line wait for a run of the orchestrator's choice, if there is one that lets
-// it: takeUp gives that run once standBy is over.
-func (l *line) offer(claim *pb.Claim) {
-	l.sending.Lock()
-	defer l.sending.Unlock()
-	l.mu.Lock()
-	k := l.link
-	if k == nil || l.closed || !k.features().Has(wire.FeatureStandby) {
-		l.mu.Unlock()
+// offerStandby tells the orchestrator that the idle slot stands by, if the replica supports that.
+// takeGivenRun returns the run once waitStandby has returned.
+func (c *conn) offerStandby(claim *pb.Claim) {
+	c.sendMu.Lock()
+	defer c.sendMu.Unlock()
+	c.mu.Lock()
+	s := c.stream
+	if s == nil || c.closed || !s.features().Has(wire.FeatureStandby) {
+		c.mu.Unlock()
 		return
 	}
-	claim.Protocol = k.protocol
-	l.begin(claim, nil, nil)
-	l.over = true
-	l.stands = &request{req: &pb.WorkRequest{Takes: &pb.Takes{Nonce: claim.GetNonce()}}}
-	l.stood = make(chan struct{})
-	l.mu.Unlock()
-	if k.send(&pb.WorkRequest{Kind: &pb.WorkRequest_StandBy{StandBy: claim}}) != nil {
-		k.cancel()
+	claim.Protocol = s.protocol
+	c.beginAttempt(claim, nil, nil)
+	c.attemptOver = true
+	c.standbyRequest = &request{req: &pb.WorkRequest{Takes: &pb.Takes{Nonce: claim.GetNonce()}}}
+	c.standbyDone = make(chan struct{})
+	c.mu.Unlock()
+	if s.send(&pb.WorkRequest{Kind: &pb.WorkRequest_StandBy{StandBy: claim}}) != nil {
+		s.cancel()
 	}
 }
 
-// standBy waits as long as the line waits for a run of the orchestrator's choice, if it does;
-// takeUp gives it then. If ctx ends, the orchestrator is told so. What it has given by then is
-// the line's all the same.
-func (l *line) standBy(ctx context.Context) {
-	l.mu.Lock()
-	stood := l.stood
-	l.mu.Unlock()
-	if stood == nil {
+// waitStandby waits while the slot stands by. Afterwards takeGivenRun returns the run, if there is
+// one. If ctx ends, waitStandby tells the orchestrator to stop; a run that was given before that
+// still belongs to this slot.
+func (c *conn) waitStandby(ctx context.Context) {
+	c.mu.Lock()
+	ended := c.standbyDone
+	c.mu.Unlock()
+	if ended == nil {
 		return
 	}
 	select {
-	case <-stood:
+	case <-ended:
 		return
 	case <-ctx.Done():
 	}
-	moved, told := l.standDown()
-	if !told {
+	detached, sent := c.sendStandDown()
+	if !sent {
 		return
 	}
 	select {
-	case <-stood:
-	case <-moved: // whoever has a run for it by now finds nobody
+	case <-ended:
+	case <-detached: // the orchestrator can no longer give it a run
 	}
 }
 
-// standDown says that the line is not to wait any more, unless there is no stream. There will be
-// no answer once requests have moved to another one.
-func (l *line) standDown() (moved <-chan struct{}, told bool) {
-	l.sending.Lock()
-	defer l.sending.Unlock()
-	l.mu.Lock()
-	k, moved := l.link, l.moved
-	l.mu.Unlock()
-	if k == nil {
+// sendStandDown tells the orchestrator that the slot no longer stands by, if there is a stream. No
+// answer comes once detached is closed.
+func (c *conn) sendStandDown() (detached <-chan struct{}, sent bool) {
+	c.sendMu.Lock()
+	defer c.sendMu.Unlock()
+	c.mu.Lock()
+	s, detached := c.stream, c.detached
+	c.mu.Unlock()
+	if s == nil {
 		return nil, false
 	}
-	if k.send(&pb.WorkRequest{Kind: &pb.WorkRequest_StandDown{StandDown: &pb.StandDown{}}}) != nil {
-		k.cancel()
+	if s.send(&pb.WorkRequest{Kind: &pb.WorkRequest_StandDown{StandDown: &pb.StandDown{}}}) != nil {
+		s.cancel()
 	}
-	return moved, true
+	return detached, true
 }
 
-// stoodDown ends the wait, with a run or without.
-func (l *line) stoodDown(given *pb.GivenRun) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.stands != nil && given != nil && !l.closed {
-		l.beginGiven(l.stands, given)
+// endStandby ends the standby, with a run if given is not nil.
+func (c *conn) endStandby(given *pb.GivenRun) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.standbyRequest != nil && given != nil && !c.closed {
+		c.beginGivenRun(c.standbyRequest, given)
 	}
-	l.standsNoMore()
+	c.clearStandby()
 }
 
-// standsNoMore needs the lock of the line.
-func (l *line) standsNoMore() {
-	if l.stands != nil {
-		l.stands = nil
-		close(l.stood)
-		l.stood = nil
+// clearStandby wakes waitStandby. The caller holds mu.
+func (c *conn) clearStandby() {
+	if c.standbyRequest != nil {
+		c.standbyRequest = nil
+		close(c.standbyDone)
+		c.standbyDone = nil
 	}
 }

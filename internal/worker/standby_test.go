@@ -13,27 +13,27 @@ import (
 )
 
 // standing is a line that waits for a run since the end of its last one.
-func standing(t *testing.T) (*line, *sentOver) {
+func standing(t *testing.T) (*conn, *sentOver) {
 	t.Helper()
 	stream := &sentOver{}
 	l, j := lineOf(stream, []tree.Message{{ID: tree.MessageID{1}, Ordinal: 1}})
 	end := j.End(loop.Ending{})
-	l.oldest(answered(&pb.WorkResponse{Kind: &pb.WorkResponse_Ended{Ended: &pb.Ended{}}, StandsBy: true}))
+	l.answerOldest(answered(&pb.WorkResponse{Kind: &pb.WorkResponse_Ended{Ended: &pb.Ended{}}, StandsBy: true}))
 	if reply, err := end.Wait(t.Context()); err != nil || !reply.Ended {
 		t.Fatalf("the end was answered with %v, %v", reply, err)
 	}
-	if rests := l.rest(l.link); !l.idle() || rests || len(l.window) > 0 {
-		t.Fatalf("the line is idle: %v, rests: %v, requests under way: %d", l.idle(), rests, len(l.window))
+	if rests := l.detachIfIdle(l.stream); !l.isIdle() || rests || len(l.window) > 0 {
+		t.Fatalf("the line is idle: %v, rests: %v, requests under way: %d", l.isIdle(), rests, len(l.window))
 	}
 	return l, stream
 }
 
 // waits waits with a line until it waits no longer.
-func waits(ctx context.Context, l *line) <-chan struct{} {
+func waits(ctx context.Context, l *conn) <-chan struct{} {
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
-		l.standBy(ctx)
+		l.waitStandby(ctx)
 	}()
 	return over
 }
@@ -43,17 +43,17 @@ func TestARunComesToALineThatStandsBy(t *testing.T) {
 	t.Parallel()
 	l, _ := standing(t)
 	over := waits(t.Context(), l)
-	l.stoodDown(given.GetGiven())
+	l.endStandby(given.GetGiven())
 	<-over
-	if got := l.waiting[0].req.GetClaim(); got.GetTaskId() != "parent" || got.GetEpoch() != 4 || got.GetNonce() != 7 || got.GetHeld().GetMessages() != 1 {
+	if got := l.unanswered[0].req.GetClaim(); got.GetTaskId() != "parent" || got.GetEpoch() != 4 || got.GetNonce() != 7 || got.GetHeld().GetMessages() != 1 {
 		t.Errorf("it is claimed by %v", got)
 	}
-	l.oldest(answered(&pb.WorkResponse{Kind: &pb.WorkResponse_Assignment{Assignment: &pb.Assignment{HeldMessages: 1}}}))
-	if a, _, err := l.takeUp(t.Context(), func() {}); err != nil || a == nil || len(a.begins) != 1 {
+	l.answerOldest(answered(&pb.WorkResponse{Kind: &pb.WorkResponse_Assignment{Assignment: &pb.Assignment{HeldMessages: 1}}}))
+	if a, _, err := l.takeGivenRun(t.Context(), func() {}); err != nil || a == nil || len(a.heldMessages) != 1 {
 		t.Errorf("taken up was %v, %v", a, err)
 	}
-	if l.idle() || len(l.window) > 0 {
-		t.Errorf("the line is idle: %v, requests under way: %d", l.idle(), len(l.window))
+	if l.isIdle() || len(l.window) > 0 {
+		t.Errorf("the line is idle: %v, requests under way: %d", l.isIdle(), len(l.window))
 	}
 }
 
@@ -65,23 +65,23 @@ func TestALineStandsByNoLonger(t *testing.T) {
 	cancel()
 	for name, c := range map[string]struct {
 		ctx  context.Context
-		ends func(*line)
+		ends func(*conn)
 	}{
-		"it is told":           {t.Context(), func(l *line) { l.stoodDown(nil) }},
-		"it is lost":           {t.Context(), func(l *line) { l.lose() }},
-		"it asks":              {ended, func(l *line) { l.stoodDown(nil) }},
-		"it asks, all in vain": {ended, func(l *line) { l.takeDown(l.link) }},
+		"it is told":           {t.Context(), func(l *conn) { l.endStandby(nil) }},
+		"it is lost":           {t.Context(), func(l *conn) { l.loseAttempt() }},
+		"it asks":              {ended, func(l *conn) { l.endStandby(nil) }},
+		"it asks, all in vain": {ended, func(l *conn) { l.detach(l.stream) }},
 	} {
 		l, _ := standing(t)
 		over := waits(c.ctx, l)
 		c.ends(l)
 		<-over
-		if a, _, err := l.takeUp(t.Context(), func() {}); a != nil || err != nil {
+		if a, _, err := l.takeGivenRun(t.Context(), func() {}); a != nil || err != nil {
 			t.Errorf("%s: taken up was %v, %v", name, a, err)
 		}
 	}
 	l, _ := standing(t)
-	l.takeDown(l.link)
+	l.detach(l.stream)
 	<-waits(ended, l)
 }
 
@@ -98,12 +98,12 @@ func TestAStreamBreaksUnderALineThatStandsBy(t *testing.T) {
 	} {
 		l, _ := standing(t)
 		over := waits(t.Context(), l)
-		l.takeDown(l.link)
+		l.detach(l.stream)
 		stream := &sentOver{answers: []*pb.WorkResponse{{
 			Kind: &pb.WorkResponse_Refused{Refused: &pb.Refused{Cause: pb.RefusedCause_REFUSED_CAUSE_STALE}}, Given: c.given,
 		}}}
-		next := &link{stream: stream, protocol: wire.Protocol, welcome: &pb.Welcome{Features: []string{wire.FeatureReattach}}}
-		if err := l.adopt(next); err != nil {
+		next := &workStream{rpc: stream, protocol: wire.Protocol, welcome: &pb.Welcome{Features: []string{wire.FeatureReattach}}}
+		if err := l.attach(next); err != nil {
 			t.Fatal(err)
 		}
 		<-over
@@ -113,8 +113,8 @@ func TestAStreamBreaksUnderALineThatStandsBy(t *testing.T) {
 		if got := stream.sent[0].GetReattach().GetTakesNonce(); got != 7 {
 			t.Errorf("%s: it asked for what was given under %d", name, got)
 		}
-		if l.idle() != (c.given == nil) || l.idle() != (len(l.waiting) == 0) || len(l.window) > 0 {
-			t.Errorf("%s: the line is idle: %v, requests under way: %d", name, l.idle(), len(l.window))
+		if l.isIdle() != (c.given == nil) || l.isIdle() != (len(l.unanswered) == 0) || len(l.window) > 0 {
+			t.Errorf("%s: the line is idle: %v, requests under way: %d", name, l.isIdle(), len(l.window))
 		}
 	}
 }
@@ -134,34 +134,34 @@ func TestALineOffersToStandBy(t *testing.T) {
 		stream := &sentOver{answers: []*pb.WorkResponse{{
 			Kind: &pb.WorkResponse_Refused{Refused: &pb.Refused{Cause: pb.RefusedCause_REFUSED_CAUSE_STALE}}, Given: given.GetGiven(),
 		}}}
-		l := (&Worker{Config: Config{Now: time.Now}}).newLine()
+		l := (&Worker{Config: Config{Now: time.Now}}).newConn()
 		welcome := &pb.Welcome{Features: []string{wire.FeatureReattach}}
 		if c.knows {
 			welcome.Features = append(welcome.Features, wire.FeatureStandby)
 		}
-		l.link = &link{stream: stream, protocol: wire.Protocol, welcome: welcome}
-		l.offer(&pb.Claim{Nonce: 7, WorkerId: "w"})
+		l.stream = &workStream{rpc: stream, protocol: wire.Protocol, welcome: welcome}
+		l.offerStandby(&pb.Claim{Nonce: 7, WorkerId: "w"})
 		over := waits(t.Context(), l)
 		switch {
 		case c.breaks:
-			l.takeDown(l.link)
-			if err := l.adopt(&link{stream: stream, protocol: wire.Protocol, welcome: welcome}); err != nil {
+			l.detach(l.stream)
+			if err := l.attach(&workStream{rpc: stream, protocol: wire.Protocol, welcome: welcome}); err != nil {
 				t.Fatal(err)
 			}
 		case c.knows:
-			l.stoodDown(given.GetGiven())
+			l.endStandby(given.GetGiven())
 		}
 		<-over
 		if !slices.Equal(stream.kinds, c.want) {
 			t.Errorf("%s: %q was sent, not %q", name, stream.kinds, c.want)
 		}
-		if l.idle() == c.knows || len(l.window) > 0 {
-			t.Errorf("%s: the line is idle: %v, requests under way: %d", name, l.idle(), len(l.window))
+		if l.isIdle() == c.knows || len(l.window) > 0 {
+			t.Errorf("%s: the line is idle: %v, requests under way: %d", name, l.isIdle(), len(l.window))
 		}
 		if !c.knows {
 			continue
 		}
-		if got := l.waiting[0].req.GetClaim(); got.GetTaskId() != "parent" || got.GetEpoch() != 4 || got.GetNonce() != 7 || got.GetWorkerId() != "w" {
+		if got := l.unanswered[0].req.GetClaim(); got.GetTaskId() != "parent" || got.GetEpoch() != 4 || got.GetNonce() != 7 || got.GetWorkerId() != "w" {
 			t.Errorf("%s: it is claimed by %v", name, got)
 		}
 		if c.breaks {

@@ -42,7 +42,7 @@ func TestAWorkerStopsThoughRedisIsFrozen(t *testing.T) {
 		ended := make(chan error)
 		go func() { ended <- w.Run(ctx) }()
 		time.Sleep(100 * time.Millisecond)
-		w.finished.add("1-0") // its claim has been answered just now
+		w.acks.add("1-0") // its claim has been answered just now
 		synctest.Wait()
 		stop()
 		stopped := time.Now()

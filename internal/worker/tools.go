@@ -14,26 +14,26 @@ import (
 	"github.com/coppice-run/coppice/internal/workspace"
 )
 
-// handed is the tools of a run.
-type handed struct {
-	first    []tool.Tool
-	deferred []tool.Tool // it is handed those when it has found them
-	note     string      // what the model is told of tools that are missing
+// toolset is the tools of a run.
+type toolset struct {
+	initial  []tool.Tool
+	deferred []tool.Tool // handed to the model once it has found them
+	note     string      // tells the model which tools are missing
 }
 
-// tools gives the tools of a run: those that its definition allows, without those
-// that would have nothing to do. Most runs have neither skills nor tools that come and
-// go; what they are handed follows from the definition and the agents alone.
-func (w *Worker) tools(ctx context.Context, place *workspace.Place, def *definition, agents []tool.Spawnable) (handed, error) {
-	skills, some := w.skills(ctx, place, def.Definition)
+// tools returns the tools of a run: those that its definition allows, except those that would have
+// nothing to do. Most runs use neither skills nor a ToolSource. Their toolset depends on the
+// definition and the agents alone, and is cached.
+func (w *Worker) tools(ctx context.Context, place *workspace.Place, def *definition, agents []tool.Spawnable) (toolset, error) {
+	skills, some := w.skillTool(ctx, place, def.Definition)
 	var more []tool.Tool
 	var missing []tool.Missing
-	if w.Source != nil {
-		more, missing = w.Source.Tools(ctx, def.MayUse)
+	if w.ToolSource != nil {
+		more, missing = w.ToolSource.Tools(ctx, def.MayUse)
 	}
 	lasting := !some && len(more)+len(missing) == 0
 	if lasting {
-		if h, known := def.handedOver(agents); known {
+		if h, known := def.cachedToolset(agents); known {
 			return h, nil
 		}
 	}
@@ -41,18 +41,18 @@ func (w *Worker) tools(ctx context.Context, place *workspace.Place, def *definit
 	if slices.Contains(def.Tools, tool.DocsTool) {
 		all = append(all, tool.NewDocs(coppice.Documents))
 	}
-	h, err := choose(def.Definition, append(all, more...), missing, agents, some)
+	h, err := selectTools(def.Definition, append(all, more...), missing, agents, some)
 	if lasting && err == nil {
-		def.remember(agents, h)
+		def.cacheToolset(agents, h)
 	}
 	return h, err
 }
 
-// choose gives those of all tools that a definition allows and that have something to do.
-func choose(def *agentdef.Definition, all []tool.Tool, missing []tool.Missing, agents []tool.Spawnable, skills bool) (handed, error) {
+// selectTools selects the tools that a definition allows and that have something to do.
+func selectTools(def *agentdef.Definition, all []tool.Tool, missing []tool.Missing, agents []tool.Spawnable, skills bool) (toolset, error) {
 	tools, err := tool.Select(all, def.Tools)
 	if err != nil {
-		return handed{}, err
+		return toolset{}, err
 	}
 	_, shell := tool.Lookup(tools, tool.BashTool)
 	shell = shell && def.Allows(tool.BashTool)
@@ -63,21 +63,22 @@ func choose(def *agentdef.Definition, all []tool.Tool, missing []tool.Missing, a
 		case name == tool.SkillTool:
 			return !skills
 		}
-		// Without agents there are no tasks, but those that commands become.
+		// Without agents the only tasks are background commands.
 		return t.Effect() == tool.EffectDelegated && len(agents) == 0 && (!shell || t.Spec().Name == tool.TaskTool)
 	})
-	h := handed{note: missingNote(append(missing, unnamed(def.Tools, tools, missing)...))}
-	finds := !slices.ContainsFunc(def.DisallowedTools, func(entry string) bool { return policy.Names(entry, tool.FindTool) })
-	h.first, h.deferred = tool.Defer(tools, def.DeferredTools, finds)
+	h := toolset{note: missingNote(append(missing, unmatchedEntries(def.Tools, tools, missing)...))}
+	finds := !slices.ContainsFunc(def.DisallowedTools, func(entry string) bool { return policy.EntryMatches(entry, tool.FindTool) })
+	h.initial, h.deferred = tool.Defer(tools, def.DeferredTools, finds)
 	return h, nil
 }
 
-// unnamed gives the entries that name no tool, and none that is known to be missing.
-func unnamed(entries []string, tools []tool.Tool, missing []tool.Missing) []tool.Missing {
+// unmatchedEntries returns the MCP entries of a definition that match neither a tool nor a tool
+// that is known to be missing.
+func unmatchedEntries(entries []string, tools []tool.Tool, missing []tool.Missing) []tool.Missing {
 	var out []tool.Missing
 	for _, entry := range entries {
-		there := slices.ContainsFunc(tools, func(t tool.Tool) bool { return policy.Names(entry, t.Spec().Name) })
-		known := slices.ContainsFunc(missing, func(m tool.Missing) bool { return policy.Meet(m.Entry, entry) })
+		there := slices.ContainsFunc(tools, func(t tool.Tool) bool { return policy.EntryMatches(entry, t.Spec().Name) })
+		known := slices.ContainsFunc(missing, func(m tool.Missing) bool { return policy.EntriesOverlap(m.Entry, entry) })
 		if !there && !known && strings.HasPrefix(entry, policy.MCPPrefix) {
 			out = append(out, tool.Missing{Entry: entry, Why: "no MCP server has it"})
 		}
@@ -85,7 +86,7 @@ func unnamed(entries []string, tools []tool.Tool, missing []tool.Missing) []tool
 	return out
 }
 
-// missingNote tells a model what it does not have; empty if that is nothing.
+// missingNote tells a model which tools are missing; empty if none are.
 func missingNote(missing []tool.Missing) string {
 	if len(missing) == 0 {
 		return ""
@@ -97,8 +98,8 @@ func missingNote(missing []tool.Missing) string {
 	return note + "Do what can be done without them, and say so in your answer if that matters."
 }
 
-// skills gives the tool that loads skills, and whether there are any.
-func (w *Worker) skills(ctx context.Context, place *workspace.Place, def *agentdef.Definition) (_ tool.Tool, some bool) {
+// skillTool returns the tool that loads skills, and whether there are any skills.
+func (w *Worker) skillTool(ctx context.Context, place *workspace.Place, def *agentdef.Definition) (_ tool.Tool, some bool) {
 	var places []skill.Place
 	if def.Allows(tool.SkillTool) {
 		places = place.SkillPlaces()

@@ -1,18 +1,18 @@
-// Package worker pulls ready runs and carries them forward. A worker owns
-// nothing: what it has not recorded with the orchestrator is lost with it, and
-// nothing else is.
+// Package worker claims ready runs and executes them. A worker is stateless: if it dies, only what
+// it has not yet recorded with an orchestrator is lost.
 //
-// A worker has a number of slots. Each slot keeps one stream to an orchestrator
-// open and runs one attempt after another on it; one puller reads as many
-// dispatch hints from Redis as there are free slots. A hint is claimed over the
-// stream, and only the orchestrator's answer decides whether the run is ours. With several
-// replicas the stream goes to the one that the hint is from: all replicas would do, but
-// what shares a replica shares transactions and what is remembered.
+// A worker has a fixed number of slots. Each slot keeps one stream to an orchestrator open and
+// runs one attempt after another on it. One puller reads as many dispatch hints from Redis as
+// there are idle slots. A slot claims the run of a hint over its stream, and only the
+// orchestrator's answer decides whether the worker gets the run. With several replicas, the slot
+// prefers the replica that sent the hint. Any replica would do, but runs on the same replica share
+// transactions and cached sessions.
 //
-// A slot whose run parks or ends offers itself with that, and may get a run in its place
-// that has become ready in the same step: a child of the one that has parked, or the
-// parent of the one that has ended. No hint is needed for it, and no claim. If there is none
-// yet, the orchestrator may keep the slot for the next one; then it takes no hints.
+// A slot whose run parks or ends offers itself to the orchestrator with the same request. The
+// orchestrator may then give it a run that became ready in the same step: a child of the run that
+// parked, or the parent of the run that ended. Such a run needs neither a hint nor a claim. If
+// there is none, the orchestrator may let the slot stand by for the next run. A slot that stands
+// by takes no hints.
 package worker
 
 import (
@@ -38,83 +38,83 @@ import (
 	"github.com/coppice-run/coppice/internal/workspace"
 )
 
-// Source has tools that come and go while a worker runs.
-type Source interface {
-	// Tools gives the tools that there are now of those that a run may use, and what
-	// is missing. May says whether it may use any tool that an entry (see
-	// [policy.Names]) names. It may take some seconds.
+// ToolSource provides tools that come and go while a worker runs.
+type ToolSource interface {
+	// Tools returns the tools that a run may use and that are available now, and the ones that are
+	// missing. may reports whether the run may use any tool that an entry names (see
+	// [policy.EntryMatches]). Tools may take some seconds.
 	Tools(ctx context.Context, may func(entry string) bool) ([]tool.Tool, []tool.Missing)
 }
 
-// Config says what a worker works with.
+// Config configures a worker.
 type Config struct {
 	ID    string // unique among the workers of the installation
 	Pool  string
 	Slots int
-	// Version is what the program was built from; empty: not known.
-	Version string
-	Client  pb.WorkerServiceClient
-	Bus     func(installation string) (*dispatch.Bus, error)
-	Model   model.Model
-	Tools   []tool.Tool
-	Source  Source            // of further tools; nil: none
-	Places  *workspace.Places // where runs work
-	// AlivePort is where this process tells that it lives; 0: nowhere.
+	// Version is what the program was built from; empty: unknown.
+	Version    string
+	Client     pb.WorkerServiceClient
+	Bus        func(installation string) (*dispatch.Bus, error)
+	Model      model.Model
+	Tools      []tool.Tool
+	ToolSource ToolSource        // of further tools; nil: none
+	Places     *workspace.Places // where runs work
+	// AlivePort is the port on which this process answers liveness checks; 0: none.
 	AlivePort int
 
-	SkillsDirs []string // directories of skills, beside those of the workspace
+	SkillsDirs []string // directories of skills, in addition to those of the workspace
 	PluginsDir string   // directory of plugins, which may hold skills; empty: none
 
-	Secrets *redact.Redactor // that leave the worker on no way; nil: none are known
+	Secrets *redact.Redactor // never sent to an orchestrator or logged; nil: none are known
 
 	Hooks   *hook.Hooks // on the start and stop of sub-agents; nil: none
 	Logger  *slog.Logger
-	Observe loop.Observer // of calls of tools; nil: nobody does
-	// Reached is told with true when an orchestrator welcomes a slot, and with false when none has
-	// for a while; nil: nobody wants to know. It must not wait.
-	Reached func(bool)
-	Now     func() time.Time
+	Observe loop.Observer // of tool calls; nil: none
+	// OnReachable is called with true when an orchestrator welcomes a slot, and with false when
+	// none has been reached for a while. It must not block. nil: not called.
+	OnReachable func(bool)
+	Now         func() time.Time
 }
 
-// Times of the puller. A blocked pull is only a way to notice cancellation of
-// the server's side; a hint ends it at once.
+// Times of the puller. A pull returns as soon as there is a hint; pullBlock only bounds how long it
+// takes to notice a dead connection.
 const (
 	pullBlock     = 5 * time.Second
 	takeOverEvery = 2 * time.Second
 	takeOverIdle  = 5 * time.Second
-	redisPatience = time.Second // with each thing for which slots wait, or who stops the worker
-	retryAfter    = 200 * time.Millisecond
-	retryAtMost   = 3 * time.Second
+	redisTimeout  = time.Second // of each Redis call that slots or the shutdown wait for
+	pullRetryMin  = 200 * time.Millisecond
+	retryMax      = 3 * time.Second
 )
 
-// How long a slot waits before it opens another stream: at first, and at most
-// while an attempt waits for it.
+// The delays before a slot opens another stream: the first one, and the maximum while an attempt is
+// in progress.
 const (
-	retryFirst    = 20 * time.Millisecond
-	retryAttached = 300 * time.Millisecond
+	reconnectMin         = 20 * time.Millisecond
+	reconnectMaxAttached = 300 * time.Millisecond
 )
 
 // Worker is a running set of slots.
 type Worker struct {
 	Config
-	free         chan struct{} // one for each slot that wants a hint
-	away         chan struct{} // one for each that gets none, as Redis can't be read
-	hints        *hints
-	replicas     *replicas
-	reach        reach
-	installation installation
-	bus          atomic.Pointer[dispatch.Bus]
-	finished     *finished
-	definitions  definitions
-	held         *transcript.Cache // of runs that have parked here
-	carrying     sync.WaitGroup    // of commands that are tasks
-	busy         atomic.Int64      // slots that have a run
-	hello        *pb.Hello
-	draining     chan struct{} // closed when no run is taken any more
-	drain        sync.Once
+	idleSlots        chan struct{} // one token for each slot that waits for a hint
+	hintsUnavailable chan struct{} // one token for each slot that gets no hint, because Redis cannot be read
+	hintRouter       *hintRouter
+	replicas         *replicaEndpoints
+	reachability     reachability
+	installation     installation
+	bus              atomic.Pointer[dispatch.Bus]
+	acks             *ackQueue
+	definitions      definitions
+	transcripts      *transcript.Cache // of runs that have parked on this worker
+	commands         sync.WaitGroup    // running background commands
+	busy             atomic.Int64      // slots that have a run
+	hello            *pb.Hello
+	draining         chan struct{} // closed when the worker takes no more runs
+	drainOnce        sync.Once
 }
 
-// New checks the configuration.
+// New creates a worker. It fails if the configuration is incomplete.
 func New(c Config) (*Worker, error) {
 	switch {
 	case c.ID == "":
@@ -135,74 +135,74 @@ func New(c Config) (*Worker, error) {
 	}
 	c.Logger = c.Logger.With("worker_id", c.ID)
 	return &Worker{
-		Config:   c,
-		free:     make(chan struct{}, c.Slots),
-		away:     make(chan struct{}, c.Slots),
-		hints:    newHints(),
-		replicas: newReplicas(),
-		reach:    reach{tell: c.Reached},
-		finished: newFinished(),
-		held:     transcript.NewCache(),
-		draining: make(chan struct{}),
+		Config:           c,
+		idleSlots:        make(chan struct{}, c.Slots),
+		hintsUnavailable: make(chan struct{}, c.Slots),
+		hintRouter:       newHintRouter(),
+		replicas:         newReplicaEndpoints(),
+		reachability:     reachability{notify: c.OnReachable},
+		acks:             newAckQueue(),
+		transcripts:      transcript.NewCache(),
+		draining:         make(chan struct{}),
 		hello: &pb.Hello{
 			WorkerId: c.ID, Pool: c.Pool, Slots: int32(c.Slots), Version: c.Version, StartTime: timestamppb.New(c.Now()),
 		},
 	}, nil
 }
 
-// Busy says how many slots have a run now.
+// Busy returns the number of slots that have a run.
 func (w *Worker) Busy() int { return int(w.busy.Load()) }
 
-// Run works until ctx ends. Attempts under way are dropped then; the
-// orchestrator gives their runs to other workers. After Drain it ends by itself.
+// Run works until ctx ends, or until the worker has drained. When ctx ends, attempts in progress
+// are dropped, and the orchestrator gives their runs to other workers.
 func (w *Worker) Run(ctx context.Context) error {
-	// The puller ends first: what it is given last is still claimed, and given back at
-	// once with the rest. Left on the stream it would be looked for only after a while.
-	working, stop := context.WithCancel(context.WithoutCancel(ctx))
+	// The puller ends first. Slots still claim its last hints, and give these runs back at once
+	// with the others. Left in the stream, they would only be taken over after takeOverIdle.
+	workCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	g, working := errgroup.WithContext(working)
+	g, workCtx := errgroup.WithContext(workCtx)
 	var slots sync.WaitGroup
-	taking, noMore := context.WithCancel(working)
-	defer noMore()
+	claimCtx, stopClaims := context.WithCancel(workCtx)
+	defer stopClaims()
 	for range w.Slots {
-		slots.Go(func() { w.slot(working, taking) })
+		slots.Go(func() { w.runSlot(workCtx, claimCtx) })
 	}
 	g.Go(func() error {
 		defer stop()
-		pulling, halt := until(ctx, w.draining) // no run is taken after that
-		defer halt()
-		if err := w.follow(pulling, working); err != nil || ctx.Err() != nil {
+		pullCtx, stopPulling := cancelWhenClosed(ctx, w.draining) // no run is claimed after that
+		defer stopPulling()
+		if err := w.followInstallation(pullCtx, workCtx); err != nil || ctx.Err() != nil {
 			return err
 		}
-		noMore()
-		w.runOut(ctx, &slots)
+		stopClaims()
+		w.waitDrained(ctx, &slots)
 		return nil
 	})
-	g.Go(func() error { return w.finish(working) })
+	g.Go(func() error { return w.ackHints(workCtx) })
 	err := g.Wait()
 	slots.Wait()
-	w.leave(ctx)
-	w.carrying.Wait()
+	w.leaveGroup(ctx)
+	w.commands.Wait()
 	if errors.Is(err, context.Canceled) {
 		return nil
 	}
 	return err
 }
 
-// pull reads hints for free slots until ctx ends. What it has read then goes to slots as
-// long as they work. If it can't read, the slots may stand by instead.
-func (w *Worker) pull(ctx, working context.Context) {
+// pullHints reads hints for idle slots until ctx ends. Slots still receive the hints that it has
+// read by then, until workCtx ends. If Redis cannot be read, idle slots may stand by instead.
+func (w *Worker) pullHints(ctx, workCtx context.Context) {
 	bus := w.bus.Load()
 	lastTakeOver := w.Now()
-	for wait := retryAfter; ctx.Err() == nil; {
-		n := w.freeSlots(ctx)
+	for wait := pullRetryMin; ctx.Err() == nil; {
+		n := w.waitForIdleSlots(ctx)
 		if n == 0 {
 			return
 		}
-		found, err := w.read(ctx, bus, n, &lastTakeOver)
-		failed, unused := err != nil && ctx.Err() == nil, w.free
+		found, err := w.readHints(ctx, bus, n, &lastTakeOver)
+		failed, unused := err != nil && ctx.Err() == nil, w.idleSlots
 		if failed {
-			unused = w.away
+			unused = w.hintsUnavailable
 		}
 		for range n - len(found) {
 			unused <- struct{}{}
@@ -210,14 +210,14 @@ func (w *Worker) pull(ctx, working context.Context) {
 		if failed {
 			w.Logger.WarnContext(ctx, "pulling failed", "error", err)
 			pause(ctx, wait)
-			wait = min(2*wait, retryAtMost)
+			wait = min(2*wait, retryMax)
 			continue
 		}
-		wait = retryAfter
+		wait = pullRetryMin
 		for i, d := range found {
-			if !w.handOut(ctx, working, d) {
+			if !w.deliverHint(ctx, workCtx, d) {
 				for range found[i:] {
-					w.free <- struct{}{}
+					w.idleSlots <- struct{}{}
 				}
 				return
 			}
@@ -225,26 +225,26 @@ func (w *Worker) pull(ctx, working context.Context) {
 	}
 }
 
-// handOut hands a hint to a slot. Once ctx has ended it waits no longer than for a goodbye: slots
-// that have no stream take none, and there may never be one again.
-func (w *Worker) handOut(ctx, working context.Context, d dispatch.Delivery) bool {
-	working, stop := context.WithCancel(working)
+// deliverHint hands a hint to a slot. Once ctx has ended it waits at most streamCloseTimeout:
+// slots without a stream take no hints, and may never have a stream again.
+func (w *Worker) deliverHint(ctx, workCtx context.Context, d dispatch.Delivery) bool {
+	workCtx, stop := context.WithCancel(workCtx)
 	defer stop()
-	defer context.AfterFunc(ctx, func() { time.AfterFunc(goodbye, stop) })()
-	return w.hints.give(working, d)
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(streamCloseTimeout, stop) })()
+	return w.hintRouter.deliver(workCtx, d)
 }
 
-// freeSlots waits for a free slot and counts how many there are.
-func (w *Worker) freeSlots(ctx context.Context) int {
+// waitForIdleSlots waits for an idle slot and returns how many there are; 0 if ctx ends first.
+func (w *Worker) waitForIdleSlots(ctx context.Context) int {
 	select {
-	case <-w.free:
+	case <-w.idleSlots:
 	case <-ctx.Done():
 		return 0
 	}
 	n := 1
 	for {
 		select {
-		case <-w.free:
+		case <-w.idleSlots:
 			n++
 		default:
 			return n
@@ -252,11 +252,11 @@ func (w *Worker) freeSlots(ctx context.Context) int {
 	}
 }
 
-// read takes over what dead workers have left, from time to time, and pulls.
-func (w *Worker) read(ctx context.Context, bus *dispatch.Bus, n int, last *time.Time) ([]dispatch.Delivery, error) {
+// readHints pulls hints. Every takeOverEvery it first takes over the hints of dead workers.
+func (w *Worker) readHints(ctx context.Context, bus *dispatch.Bus, n int, last *time.Time) ([]dispatch.Delivery, error) {
 	if now := w.Now(); now.Sub(*last) >= takeOverEvery {
 		*last = now
-		taking, cancel := context.WithTimeout(ctx, redisPatience)
+		taking, cancel := context.WithTimeout(ctx, redisTimeout)
 		defer cancel()
 		found, err := bus.TakeOver(taking, w.Pool, w.ID, takeOverIdle, n)
 		if err != nil || len(found) > 0 {
@@ -266,21 +266,21 @@ func (w *Worker) read(ctx context.Context, bus *dispatch.Bus, n int, last *time.
 	return bus.Pull(ctx, w.Pool, w.ID, n, pullBlock)
 }
 
-// leave takes the last hints off the stream, and the worker out of its readers.
-func (w *Worker) leave(ctx context.Context) {
+// leaveGroup acknowledges the last hints and removes the worker from the consumer group.
+func (w *Worker) leaveGroup(ctx context.Context) {
 	bus := w.bus.Load()
 	if bus == nil {
 		return
 	}
-	w.finishNow(ctx)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), redisPatience)
+	w.flushAcks(ctx)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), redisTimeout)
 	defer cancel()
 	if err := errors.Join(bus.Forget(ctx, w.Pool, w.ID), bus.Close()); err != nil {
 		w.Logger.DebugContext(ctx, "leaving the consumer group failed", "error", err)
 	}
 }
 
-// pause waits, or less if ctx ends.
+// pause sleeps for d, or until ctx ends.
 func pause(ctx context.Context, d time.Duration) {
 	select {
 	case <-time.After(d):

@@ -260,12 +260,12 @@ func (r *repository) makeGitDir(w worktree, commit, format string) (dir string, 
 	defer root.Close()
 	like, err := r.root.Lstat(w.dir)
 	if err == nil {
-		err = tool.GiveDir(dir, like)
+		err = tool.ChownLike(dir, like)
 	}
 	for name, text := range map[string]string{
 		"HEAD":         commit + "\n",
 		"config":       "[core]\n\trepositoryformatversion = 1\n\tbare = false\n[extensions]\n\tobjectFormat = " + format + "\n",
-		"info/exclude": "/" + tool.KeptDir + "/\n/" + tool.WorktreesDir + "/\n",
+		"info/exclude": "/" + tool.OutputDir + "/\n/" + tool.WorktreesDir + "/\n",
 		"refs/.keep":   "",
 		"objects/none": "",
 	} {

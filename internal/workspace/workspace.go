@@ -123,7 +123,7 @@ func (p *Places) enterWorktree(base *shared, repo *repository, w worktree) (*sha
 		if err != nil {
 			return nil, err
 		}
-		below, err := base.Below(w.dir, filepath.Join(base.Resolved(), gitDir))
+		below, err := base.Subdir(w.dir, filepath.Join(base.Resolved(), gitDir))
 		if err != nil {
 			return nil, errors.Join(err, lock.Close())
 		}
@@ -169,7 +169,7 @@ func (p *Places) enter(dir string, open func() (*shared, error)) (*shared, error
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := p.open[dir]
-	if s == nil || !s.InPlace() {
+	if s == nil || !s.AtPath() {
 		var err error
 		if s, err = open(); err != nil {
 			return nil, err

@@ -100,7 +100,7 @@ func TestUnchangedIsRemoved(t *testing.T) {
 	if got := use(t, place.Workspace, "read", `{"path":"../../../README"}`); !strings.Contains(got, "leads out") {
 		t.Errorf("it gets out: %q", got)
 	}
-	if got := place.Beside(); len(got) != 1 || got[0] != filepath.Join(w.dir, ".git") {
+	if got := place.ExtraDirs(); len(got) != 1 || got[0] != filepath.Join(w.dir, ".git") {
 		t.Errorf("commands may change %q beside", got)
 	}
 	// What git ignores, and what was kept of results, is no change.

@@ -9,17 +9,18 @@ import (
 )
 
 const (
-	// deniedNamed is how many calls that were denied are named where all are told of in one line.
-	deniedNamed = 2
-	// deniedMost is how much is shown there of what a call is about, in bytes.
-	deniedMost = 100
+	// maxDeniedNames is how many denied calls are named in the summary line.
+	maxDeniedNames = 2
+	// maxDeniedArgument is how much of an argument is shown there, in bytes.
+	maxDeniedArgument = 100
 
-	// inDefinitions is said with --allow, as of several modes the strictest counts.
-	inDefinitions = " (a definition with a mode must allow it too)"
+	// inDefinitionsText is added to advice on --allow, because the strictest of several modes
+	// counts.
+	inDefinitionsText = " (a definition with a mode must allow it too)"
 )
 
-// deniedText says that a call was denied, and why; empty if it was not, or if somebody was asked:
-// the event of the approval tells of that.
+// deniedText says that a call was denied, and why. It returns "" if it was not, or if somebody was
+// asked: then the approval's own event is shown.
 func deniedText(d *pb.Denial) string {
 	switch d.GetCause() {
 	case pb.DenialCause_DENIAL_CAUSE_PERMISSION, pb.DenialCause_DENIAL_CAUSE_NOBODY_ASKED:
@@ -28,7 +29,7 @@ func deniedText(d *pb.Denial) string {
 	return ""
 }
 
-// deniedCall names a call that was denied, with the beginning of what it is about.
+// deniedCall formats a denied call with the beginning of its argument.
 func deniedCall(d *pb.Denial, most int) string {
 	if d.GetArgument() == "" {
 		return safeLine(d.GetTool())
@@ -43,23 +44,23 @@ func deniedCall(d *pb.Denial, most int) string {
 // deniedCalls counts calls that were denied.
 func deniedCalls(n int64) string { return plural(n, "call") + " denied" }
 
-// denials are the calls of a session that were denied since nobody was asked. What permissions
-// deny is not among them: somebody has said that.
+// denials collects the calls of a session that were denied because nobody was asked. Calls that
+// the permissions deny are not included.
 type denials struct {
-	count, named int64 // all of them, and those that names are of
+	count, named int64 // all calls, and the calls that names stands for
 	names        []string
-	byMode       int64 // about which the mode alone asks: rules would allow them
-	byDefinition int64 // of agents whose definitions say that nobody is asked
+	byMode       int64 // only the mode asks about them, so rules can allow them
+	byDefinition int64 // of agents whose definitions deny questions
 }
 
-// take takes in an event of the session.
-func (d *denials) take(e *pb.Event) {
+// add processes an event of the session.
+func (d *denials) add(e *pb.Event) {
 	denial := e.GetCallClosed().GetDenial()
 	if d == nil || denial.GetCause() != pb.DenialCause_DENIAL_CAUSE_NOBODY_ASKED {
 		return
 	}
 	d.count++
-	name, by := deniedCall(denial, deniedMost), byRule(denial)
+	name, by := deniedCall(denial, maxDeniedArgument), byRule(denial)
 	if by == "" {
 		d.byMode++
 	} else {
@@ -74,14 +75,14 @@ func (d *denials) take(e *pb.Event) {
 			return
 		}
 	}
-	if len(d.names) < deniedNamed {
+	if len(d.names) < maxDeniedNames {
 		d.names = append(d.names, name)
 		d.named++
 	}
 }
 
-// text tells of them in one line, and what helps; empty if there are none. ask says how what
-// sub-agents ask comes to somebody; empty if nothing that could be said here brings it there.
+// text summarises the denials on one line, with advice; empty if there are none. ask says how
+// the questions of sub-agents can reach somebody; empty if that is not possible here.
 func (d *denials) text(ask string) string {
 	if d.count == 0 {
 		return ""
@@ -100,11 +101,11 @@ func (d *denials) text(ask string) string {
 	}
 	var helps []string
 	switch d.byMode {
-	case 0: // what a rule asks about no other rule allows
+	case 0: // no other rule can allow what a rule asks about
 	case d.count:
-		helps = append(helps, "allow with --allow RULE what may run"+inDefinitions)
+		helps = append(helps, "allow with --allow RULE what may run"+inDefinitionsText)
 	default:
-		helps = append(helps, "allow with --allow RULE what only the mode asks about"+inDefinitions)
+		helps = append(helps, "allow with --allow RULE what only the mode asks about"+inDefinitionsText)
 	}
 	if ask != "" && d.byDefinition < d.count {
 		helps = append(helps, ask)

@@ -10,24 +10,24 @@ import (
 func TestFailuresAreSaid(t *testing.T) {
 	t.Parallel()
 	var told []bool
-	r := reach{tell: func(has bool) { told = append(told, has) }}
-	r.opened()
+	r := reachability{notify: func(has bool) { told = append(told, has) }}
+	r.recordSuccess()
 	begun := time.Unix(1_800_000_000, 0)
 	for _, step := range []struct {
 		after time.Duration
 		say   bool
 	}{
-		{0, false}, {unreachedAfter - 1, false}, {unreachedAfter, true}, {unreachedAfter + 1, false},
-		{unreachedAfter + unreachedAgain - 1, false}, {unreachedAfter + unreachedAgain, true},
+		{0, false}, {unreachableAfter - 1, false}, {unreachableAfter, true}, {unreachableAfter + 1, false},
+		{unreachableAfter + unreachableAgain - 1, false}, {unreachableAfter + unreachableAgain, true},
 	} {
-		if say := r.failed(begun.Add(step.after)); say != step.say {
+		if say := r.recordFailure(begun.Add(step.after)); say != step.say {
 			t.Errorf("after %s it was said: %t", step.after, say)
 		}
 	}
-	if !r.opened() {
+	if !r.recordSuccess() {
 		t.Error("the end of failures that were told of is not worth saying")
 	}
-	if r.failed(begun) || r.opened() {
+	if r.recordFailure(begun) || r.recordSuccess() {
 		t.Error("a single failure, or its end, was said")
 	}
 	if want := []bool{true, false, true}; !slices.Equal(told, want) {

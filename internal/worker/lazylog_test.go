@@ -15,7 +15,7 @@ func TestLateAttributes(t *testing.T) {
 	var out strings.Builder
 	secrets, _ := redact.New()
 	made := 0
-	log := later(slog.New(secrets.Handler(slog.NewTextHandler(&out, nil))).With("worker_id", "w"), func() []any {
+	log := lazyLogger(slog.New(secrets.Handler(slog.NewTextHandler(&out, nil))).With("worker_id", "w"), func() []any {
 		made++
 		return []any{"task_id", "t", "token", "a-secret-of-some-length"}
 	})

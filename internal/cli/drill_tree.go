@@ -22,65 +22,64 @@ import (
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 )
 
-// drilling is what all trees of a drill have in common.
-type drilling struct {
-	dir         string // for all of them
-	keep        bool   // what they leave there
+// drillSetup is what all trees of a drill have in common.
+type drillSetup struct {
+	dir         string // of all trees
+	keep        bool   // keep the directories
 	workspace   string
 	agent       string
 	prompt      string
 	permissions *pb.Permissions
 	budget      *pb.Budget
-	self        string   // this program, and what it was started with:
-	args        []string // its parts are the same with a word on what they are to be
+	self        string   // this program; parts of the installation run it with the same arguments
+	args        []string // and drillPart in the environment
 }
 
-// drilled is what has come of a tree.
-type drilled struct {
-	number int
-	fault  *drill.Fault     // nil: none
-	struck *drill.Injection // nil: it has not happened
-	broken error            // why nothing has come of it; nil: the rest says what has
-	said   error            // what its processes had to say that is bad
+// drillResult is the result of one tree.
+type drillResult struct {
+	number    int
+	fault     *drill.Fault     // nil: none
+	struck    *drill.Injection // nil: the fault did not happen
+	broken    error            // why there is no result; nil: the other fields are set
+	logErrors error            // errors that its processes logged
 
 	root        *pb.Task
-	tasks       []ended // sorted
-	spent       spending
-	seen        drill.StepCounts
-	redelivered int64    // runs that went to a worker again since theirs was lost
-	unknown     []string // the tools of calls of which nobody knows what they have done
+	tasks       []taskEnd // sorted
+	spent       tokenUsage
+	steps       drill.StepCounts
+	redelivered int64    // runs that were delivered again because their worker was lost
+	unknown     []string // tools of calls with unknown outcome
 	violations  []*pb.Violation
-	took        time.Duration
+	elapsed     time.Duration
 }
 
-// ended is a task of a tree that has ended.
-type ended struct {
-	text  string // which it is, and how it has ended
+// taskEnd is how a task of a tree ended.
+type taskEnd struct {
+	text  string // the task, and how it ended
 	state pb.TaskState
 }
 
 const (
-	// drillPatience is how long a tree may take.
-	drillPatience = 10 * time.Minute
-	// drillCopies bounds what each tree gets a copy of.
-	drillCopies = 256 << 20
-	// drillLines is how many lines of what processes have said last are told when one has failed.
-	drillLines = 5
+	// drillTimeout bounds the time of a tree.
+	drillTimeout = 10 * time.Minute
+	// maxDrillWorkspace bounds the workspace that is copied for each tree, in bytes.
+	maxDrillWorkspace = 256 << 20
+	// maxLogLines is how many log lines of a failed tree are shown.
+	maxLogLines = 5
 )
 
-// What can come of a tree beside its end.
 var (
-	errEndless = fmt.Errorf("the tree has not ended in %s", drillPatience)
-	errLeft    = errors.New("a process has ended by itself")
+	errDrillTimeout = fmt.Errorf("the tree has not ended in %s", drillTimeout)
+	errProcessEnded = errors.New("a process has ended by itself")
 )
 
-// blockedTree is a tree that waits for somebody to decide, as nobody does in a drill.
+// blockedTree is the error of a tree that waits for an approval; nobody decides in a drill.
 type blockedTree struct{ asks []string }
 
 func (b *blockedTree) Error() string { return "blocked: " + strings.Join(b.asks, "; ") }
 
-// tree has a tree grow, with a fault or without.
-func (d *drilling) tree(ctx context.Context, number int, fault *drill.Fault) (_ *drilled, err error) {
+// growTree grows a tree, with or without a fault.
+func (d *drillSetup) growTree(ctx context.Context, number int, fault *drill.Fault) (_ *drillResult, err error) {
 	dir := filepath.Join(d.dir, fmt.Sprint(number))
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("making a directory for a tree: %w", err)
@@ -100,7 +99,7 @@ func (d *drilling) tree(ctx context.Context, number int, fault *drill.Fault) (_ 
 		Dir: dir, Fault: fault,
 		Connect: func(target string) (*grpc.ClientConn, error) { return assembly.Connect(target) },
 		Start: func(part drill.Part) *exec.Cmd {
-			cmd := d.part(ctx, part)
+			cmd := d.command(ctx, part)
 			cmd.Stderr = log
 			return cmd
 		},
@@ -108,7 +107,7 @@ func (d *drilling) tree(ctx context.Context, number int, fault *drill.Fault) (_ 
 	if err != nil {
 		return nil, err
 	}
-	got, err := d.grow(ctx, site)
+	got, err := d.runSession(ctx, site)
 	closed := site.Close()
 	_, blocked := errors.AsType[*blockedTree](err)
 	switch {
@@ -118,27 +117,27 @@ func (d *drilling) tree(ctx context.Context, number int, fault *drill.Fault) (_ 
 	case blocked:
 		return nil, err
 	default:
-		return nil, errors.Join(err, closed, said(log))
+		return nil, errors.Join(err, closed, logErrors(log))
 	}
-	got.number, got.fault, got.said = number, fault, said(log)
-	got.seen, got.struck, got.unknown = site.StepCounts(), site.Injected(), site.Unknown()
+	got.number, got.fault, got.logErrors = number, fault, logErrors(log)
+	got.steps, got.struck, got.unknown = site.StepCounts(), site.Injected(), site.Unknown()
 	return got, nil
 }
 
-// part prepares a process that is a part of an installation.
-func (d *drilling) part(ctx context.Context, part drill.Part) *exec.Cmd {
+// command prepares the process of a part of an installation.
+func (d *drillSetup) command(ctx context.Context, part drill.Part) *exec.Cmd {
 	said, err := json.Marshal(part)
 	if err != nil {
-		panic(fmt.Sprintf("cli: encoding a part: %v", err)) // of texts alone
+		panic(fmt.Sprintf("cli: encoding a part: %v", err)) // cannot happen: a Part only has strings
 	}
-	cmd := exec.CommandContext(ctx, d.self, d.args...) //nolint:gosec // it is this program
+	cmd := exec.CommandContext(ctx, d.self, d.args...) //nolint:gosec // d.self is this program
 	cmd.Args[0] = os.Args[0]
 	cmd.Env = append(os.Environ(), drillPart+"="+string(said))
 	return cmd
 }
 
-// said is what the processes of a site have said last that is bad, as an error.
-func said(log *os.File) error {
+// logErrors returns the last errors in the log of a tree's processes, as one error.
+func logErrors(log *os.File) error {
 	text, err := os.ReadFile(log.Name())
 	if err != nil {
 		return err
@@ -152,27 +151,26 @@ func said(log *os.File) error {
 	if len(bad) == 0 {
 		return nil
 	}
-	return errors.New(strings.Join(bad[max(0, len(bad)-drillLines):], "; "))
+	return errors.New(strings.Join(bad[max(0, len(bad)-maxLogLines):], "; "))
 }
 
-// grow opens a session, waits until nothing happens in it any more and reads what has come
-// of it.
-func (d *drilling) grow(ctx context.Context, site *drill.Site) (*drilled, error) {
-	ctx, stop := context.WithTimeoutCause(ctx, drillPatience, errEndless)
+// runSession opens a session, waits until it is idle and reads the result.
+func (d *drillSetup) runSession(ctx context.Context, site *drill.Site) (*drillResult, error) {
+	ctx, stop := context.WithTimeoutCause(ctx, drillTimeout, errDrillTimeout)
 	defer stop()
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	go func() {
 		select {
 		case <-site.Failed():
-			fail(errLeft)
+			fail(errProcessEnded)
 		case <-ctx.Done():
 		}
 	}()
 	c := newClient(site.Conn())
 	begun := time.Now()
 	session := ""
-	err := again(ctx, func() error {
+	err := retryTemporary(ctx, func() error {
 		resp, err := c.sessions.CreateSession(ctx, &pb.CreateSessionRequest{
 			Agent: d.agent, Message: &pb.UserMessage{Text: d.prompt}, Permissions: d.permissions, Budget: d.budget, IdempotencyKey: "drill",
 		})
@@ -182,10 +180,10 @@ func (d *drilling) grow(ctx context.Context, site *drill.Site) (*drilled, error)
 	if err != nil {
 		return nil, during("creating the session", err)
 	}
-	got := &drilled{}
-	w := &watching{client: c.sessions, session: session, untilIdle: true}
+	got := &drillResult{}
+	w := &watcher{client: c.sessions, session: session, untilIdle: true}
 	var idle *pb.Idle
-	err = again(ctx, func() (err error) {
+	err = retryTemporary(ctx, func() (err error) {
 		idle, err = w.each(ctx, func(step *pb.WatchSessionResponse) error {
 			if step.GetEvent().GetReady().GetCause() == pb.ReadyCause_READY_CAUSE_REDELIVERED {
 				got.redelivered++
@@ -202,29 +200,29 @@ func (d *drilling) grow(ctx context.Context, site *drill.Site) (*drilled, error)
 	case idle.GetCause() == pb.IdleCause_IDLE_CAUSE_BLOCKED:
 		return nil, isBlocked(ctx, c, session)
 	}
-	got.took = time.Since(begun)
+	got.elapsed = time.Since(begun)
 	return got, got.read(ctx, c, session, idle.GetRoot().GetId())
 }
 
-// isBlocked says what a tree waits for.
+// isBlocked returns a blockedTree with the open questions.
 func isBlocked(ctx context.Context, c *client, session string) error {
 	blocked := &blockedTree{}
-	err := again(ctx, func() (err error) {
-		blocked.asks, err = c.asks(ctx, session, undecidable("nobody decides in a drill", ""))
+	err := retryTemporary(ctx, func() (err error) {
+		blocked.asks, err = c.openQuestions(ctx, session, noDecisionHelp("nobody decides in a drill", ""))
 		return err
 	})
 	return cmp.Or[error](err, blocked)
 }
 
-// read looks at a tree that has ended.
-func (t *drilled) read(ctx context.Context, c *client, session, root string) error {
-	return again(ctx, func() error {
-		*t = drilled{redelivered: t.redelivered, took: t.took}
+// read reads a tree that has ended.
+func (t *drillResult) read(ctx context.Context, c *client, session, root string) error {
+	return retryTemporary(ctx, func() error {
+		*t = drillResult{redelivered: t.redelivered, elapsed: t.elapsed}
 		found, err := c.sessions.GetTree(ctx, &pb.GetTreeRequest{SessionId: session})
 		if err != nil {
 			return during("reading the tree", err)
 		}
-		t.spent = spending{}.and(found.GetSession().GetUsage())
+		t.spent = tokenUsage{}.addUsage(found.GetSession().GetUsage())
 		for nodes := []*pb.TreeNode{found.GetRoot()}; len(nodes) > 0; nodes = nodes[1:] {
 			nodes = append(nodes, nodes[0].GetChildren()...)
 			resp, err := c.tasks.GetTask(ctx, &pb.GetTaskRequest{SessionId: session, TaskId: nodes[0].GetTask().GetId()})
@@ -235,9 +233,9 @@ func (t *drilled) read(ctx context.Context, c *client, session, root string) err
 			if task.GetId() == root {
 				t.root = task
 			}
-			t.tasks = append(t.tasks, ended{endText(task), task.GetState()})
+			t.tasks = append(t.tasks, taskEnd{endText(task), task.GetState()})
 		}
-		slices.SortFunc(t.tasks, func(a, b ended) int { return strings.Compare(a.text, b.text) })
+		slices.SortFunc(t.tasks, func(a, b taskEnd) int { return strings.Compare(a.text, b.text) })
 		diagnosed, err := c.admin.Diagnose(ctx, &pb.DiagnoseRequest{SessionId: session})
 		if err != nil {
 			return during("looking at what is stored", err)
@@ -247,13 +245,13 @@ func (t *drilled) read(ctx context.Context, c *client, session, root string) err
 	})
 }
 
-// anID is an id as texts have it. Each tree has others.
-var anID = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
+// idPattern matches ids in texts. Each tree has other ids.
+var idPattern = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
 
-// answer is what the tree has come to, but for ids.
-func (t *drilled) answer() string { return anID.ReplaceAllString(t.root.GetResult(), "ID") }
+// answer returns the root's answer without ids.
+func (t *drillResult) answer() string { return idPattern.ReplaceAllString(t.root.GetResult(), "ID") }
 
-// endText says which task it is, and how it has ended, but for ids.
+// endText describes a task and how it ended, without ids.
 func endText(t *pb.Task) string {
 	name := t.GetAgent()
 	if t.GetKind() == pb.TaskKind_TASK_KIND_SHELL {
@@ -263,21 +261,21 @@ func endText(t *pb.Task) string {
 		name += ": " + description
 	}
 	end := stateText(t.GetState())
-	if reason := why(t.GetReason(), t.GetDetail()); reason != "" {
+	if reason := reasonText(t.GetReason(), t.GetDetail()); reason != "" {
 		end += ", " + reason
 	}
 	if result := safeLine(t.GetResult()); result != "" {
 		end += ": " + result
 	}
-	return strings.Repeat("  ", int(t.GetDepth())) + name + ": " + anID.ReplaceAllString(end, "ID")
+	return strings.Repeat("  ", int(t.GetDepth())) + name + ": " + idPattern.ReplaceAllString(end, "ID")
 }
 
-// again does something until nobody says any more that it may work later.
-func again(ctx context.Context, do func() error) error {
-	begun, pause := time.Now(), pauses()
+// retryTemporary calls do until it succeeds or fails permanently, for at most retryTimeout.
+func retryTemporary(ctx context.Context, do func() error) error {
+	begun, pause := time.Now(), newBackOff()
 	for {
 		err := do()
-		if err == nil || !mayGoOn(err) || time.Since(begun) > patience {
+		if err == nil || !isTemporary(err) || time.Since(begun) > retryTimeout {
 			return err
 		}
 		select {
@@ -288,12 +286,12 @@ func again(ctx context.Context, do func() error) error {
 	}
 }
 
-// copyWorkspace copies a directory, but for what is neither a file, a directory nor a link, and
-// for another directory in it, which holds the copies.
+// copyWorkspace copies the files, directories and links of a directory. It excludes the directory
+// without, which contains the copies.
 func copyWorkspace(to, from, without string) error {
 	copies, err := os.Stat(without)
 	if err == nil {
-		err = os.CopyFS(to, copied{os.DirFS(from).(fs.ReadLinkFS), copies})
+		err = os.CopyFS(to, copyFS{os.DirFS(from).(fs.ReadLinkFS), copies})
 	}
 	if err != nil {
 		return fmt.Errorf("copying the workspace: %w", err)
@@ -301,21 +299,21 @@ func copyWorkspace(to, from, without string) error {
 	return nil
 }
 
-// copied shows of a directory what is copied.
-type copied struct {
+// copyFS is a directory without what is not copied.
+type copyFS struct {
 	fs.ReadLinkFS
-	without os.FileInfo // a directory that is not
+	without os.FileInfo // the excluded directory
 }
 
 // ReadDir reads a directory.
-func (c copied) ReadDir(name string) ([]fs.DirEntry, error) {
+func (c copyFS) ReadDir(name string) ([]fs.DirEntry, error) {
 	entries, err := fs.ReadDir(c.ReadLinkFS, name)
 	return slices.DeleteFunc(entries, func(e fs.DirEntry) bool {
-		return e.Type()&^(fs.ModeDir|fs.ModeSymlink) != 0 || c.leaves(e)
+		return e.Type()&^(fs.ModeDir|fs.ModeSymlink) != 0 || c.isExcluded(e)
 	}), err
 }
 
-func (c copied) leaves(e fs.DirEntry) bool {
+func (c copyFS) isExcluded(e fs.DirEntry) bool {
 	if !e.IsDir() {
 		return false
 	}
@@ -323,8 +321,8 @@ func (c copied) leaves(e fs.DirEntry) bool {
 	return err == nil && os.SameFile(info, c.without)
 }
 
-// copiable refuses a workspace that is too large to be copied for each tree.
-func copiable(dir string) error {
+// checkWorkspaceSize refuses a workspace that is too large to be copied for each tree.
+func checkWorkspaceSize(dir string) error {
 	var size int64
 	err := filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
@@ -334,8 +332,8 @@ func copiable(dir string) error {
 		if err != nil {
 			return err
 		}
-		if size += info.Size(); size > drillCopies {
-			return usagef("the workspace has more than %d MB, and each tree gets a copy of it: name a smaller one with --workspace", drillCopies>>20)
+		if size += info.Size(); size > maxDrillWorkspace {
+			return usagef("the workspace has more than %d MB, and each tree gets a copy of it: name a smaller one with --workspace", maxDrillWorkspace>>20)
 		}
 		return nil
 	})

@@ -42,7 +42,7 @@ func TestExcerpt(t *testing.T) {
 		strings.Repeat("a line with an é\n", 10_000), strings.Repeat("é", 50_000), strings.Repeat("x", 30_001),
 	} {
 		got, file := excerptOf(t, w, "mcp__some server__../get", long, 30_000)
-		if !strings.HasPrefix(file, KeptDir+"/mcp__some_server_____get-") {
+		if !strings.HasPrefix(file, OutputDir+"/mcp__some_server_____get-") {
 			t.Errorf("the file is %q", file)
 		}
 		kept, err := os.ReadFile(filepath.Join(w.Dir(), file))
@@ -72,11 +72,11 @@ func TestKeptIsFoundByItsName(t *testing.T) {
 	_, file := excerptOf(t, w, "x", strings.Repeat("hay\n", 10_000)+"needle\n", 1000)
 	check(t, w, "grep", []toolCase{
 		{`{"pattern":"needle"}`, ".coppice/skills/note\nown"},
-		{fmt.Sprintf(`{"pattern":"needle","path":%q}`, KeptDir), file},
+		{fmt.Sprintf(`{"pattern":"needle","path":%q}`, OutputDir), file},
 		{fmt.Sprintf(`{"pattern":"needle","path":%q,"output_mode":"content"}`, file), file + ":10001:needle"},
 	})
 	check(t, w, "glob", []toolCase{{`{"pattern":"**"}`, ".coppice/skills/note\nown"}})
-	ignore, err := os.ReadFile(filepath.Join(w.Dir(), KeptDir, ".gitignore"))
+	ignore, err := os.ReadFile(filepath.Join(w.Dir(), OutputDir, ".gitignore"))
 	must(t, err)
 	if string(ignore) != "*\n" {
 		t.Errorf("git takes notice of all but %q", ignore)
@@ -86,11 +86,11 @@ func TestKeptIsFoundByItsName(t *testing.T) {
 func TestKeptIsBounded(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
-	at := func(name string) string { return filepath.Join(w.Dir(), KeptDir, name) }
+	at := func(name string) string { return filepath.Join(w.Dir(), OutputDir, name) }
 	var oldest string
-	for i := range keptFiles {
+	for i := range maxOutputFiles {
 		_, file := excerptOf(t, w, "x", strings.Repeat("x", 2000), 1000)
-		age := time.Now().Add(time.Duration(i-keptFiles) * time.Hour)
+		age := time.Now().Add(time.Duration(i-maxOutputFiles) * time.Hour)
 		must(t, os.Chtimes(filepath.Join(w.Dir(), file), age, age))
 		if i == 0 {
 			oldest = file
@@ -98,30 +98,30 @@ func TestKeptIsBounded(t *testing.T) {
 	}
 	write(t, at("mine.md"), "not a tool's")
 	_, newest := excerptOf(t, w, "x", strings.Repeat("x", 2000), 1000)
-	if got := len(listed(t, w)); got != keptFiles {
-		t.Errorf("%d files are kept, want %d", got, keptFiles)
+	if got := len(listed(t, w)); got != maxOutputFiles {
+		t.Errorf("%d files are kept, want %d", got, maxOutputFiles)
 	}
-	for file, want := range map[string]bool{oldest: false, newest: true, KeptDir + "/mine.md": true} {
+	for file, want := range map[string]bool{oldest: false, newest: true, OutputDir + "/mine.md": true} {
 		if _, err := os.Stat(filepath.Join(w.Dir(), file)); (err == nil) != want {
 			t.Errorf("%s: there is %t, want %t", file, err == nil, want)
 		}
 	}
-	must(t, os.Truncate(filepath.Join(w.Dir(), newest), keptBytes)) // sparse
+	must(t, os.Truncate(filepath.Join(w.Dir(), newest), maxOutputDirBytes)) // sparse
 	_, last := excerptOf(t, w, "x", strings.Repeat("x", 2000), 1000)
-	if got := listed(t, w); len(got) != 1 || KeptDir+"/"+got[0] != last {
+	if got := listed(t, w); len(got) != 1 || OutputDir+"/"+got[0] != last {
 		t.Errorf("beyond the bytes of all: %d files are kept", len(got))
 	}
-	got, huge := excerptOf(t, w, "x", strings.Repeat("x", keptFile+1), 1000)
+	got, huge := excerptOf(t, w, "x", strings.Repeat("x", maxOutputFileBytes+1), 1000)
 	info, err := os.Stat(filepath.Join(w.Dir(), huge))
 	must(t, err)
-	if info.Size() != keptFile || !strings.Contains(got, fmt.Sprintf("the first %d bytes are in the file", keptFile)) {
+	if info.Size() != maxOutputFileBytes || !strings.Contains(got, fmt.Sprintf("the first %d bytes are in the file", maxOutputFileBytes)) {
 		t.Errorf("a huge text: %d bytes are kept: %.200q", info.Size(), got[300:])
 	}
 }
 
 func listed(t *testing.T, w *Workspace) (names []string) {
 	t.Helper()
-	found, err := filepath.Glob(filepath.Join(w.Dir(), KeptDir, "x-*.txt"))
+	found, err := filepath.Glob(filepath.Join(w.Dir(), OutputDir, "x-*.txt"))
 	must(t, err)
 	for _, name := range found {
 		names = append(names, filepath.Base(name))
@@ -139,9 +139,9 @@ func TestKeepFails(t *testing.T) {
 		"elsewhere": func(t *testing.T, dir string) { must(t, os.Symlink("docs", filepath.Join(dir, ".coppice"))) },
 		"out one down": func(t *testing.T, dir string) {
 			write(t, filepath.Join(dir, ".coppice/x"), "")
-			must(t, os.Symlink("../../away", filepath.Join(dir, KeptDir)))
+			must(t, os.Symlink("../../away", filepath.Join(dir, OutputDir)))
 		},
-		"a file's name": func(t *testing.T, dir string) { write(t, filepath.Join(dir, KeptDir), "mine") },
+		"a file's name": func(t *testing.T, dir string) { write(t, filepath.Join(dir, OutputDir), "mine") },
 	} {
 		w := setup(t, "docs/old-x.txt", "mine")
 		spoil(t, w.Dir())
@@ -191,7 +191,7 @@ func TestKeepAtOnce(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if n := len(listed(t, w)); n < keptFiles || n > keptFiles+8 {
+	if n := len(listed(t, w)); n < maxOutputFiles || n > maxOutputFiles+8 {
 		t.Errorf("%d files are kept", n)
 	}
 }

@@ -45,7 +45,7 @@ func (s *quietStream) Recv() (*pb.WorkResponse, error) {
 		}}}, nil
 	}
 	select {
-	case <-time.After(beatEvery):
+	case <-time.After(heartbeatInterval):
 		return &pb.WorkResponse{Kind: &pb.WorkResponse_Heartbeat{Heartbeat: &pb.Heartbeat{}}}, nil
 	case <-s.ctx.Done():
 		s.ended <- time.Now()
@@ -59,7 +59,7 @@ func TestAnIdleSlotIsSoonConnectedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const streams = 20
 		q := quiet{opened: make(chan time.Time), ended: make(chan time.Time, streams)}
-		l := (&Worker{Config: Config{Client: q, Now: time.Now, Logger: slog.New(slog.DiscardHandler)}, replicas: newReplicas()}).newLine()
+		l := (&Worker{Config: Config{Client: q, Now: time.Now, Logger: slog.New(slog.DiscardHandler)}, replicas: newReplicaEndpoints()}).newConn()
 		ctx, stop := context.WithCancel(t.Context())
 		over := make(chan struct{})
 		go func() {
@@ -69,7 +69,7 @@ func TestAnIdleSlotIsSoonConnectedAgain(t *testing.T) {
 		<-q.opened
 		for n := 1; n < streams; n++ {
 			ended, opened := <-q.ended, <-q.opened
-			if without := opened.Sub(ended); without > 2*retryFirst {
+			if without := opened.Sub(ended); without > 2*reconnectMin {
 				t.Errorf("after stream %d there was none for %s", n, without)
 			}
 		}

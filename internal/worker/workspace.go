@@ -11,11 +11,11 @@ import (
 	"github.com/coppice-run/coppice/internal/workspace"
 )
 
-// clearPatience bounds what is done for a run after it has ended.
-const clearPatience = 30 * time.Second
+// cleanupTimeout bounds the cleanup after a run.
+const cleanupTimeout = 30 * time.Second
 
-// enter gives a run the place where it works.
-func (w *Worker) enter(ctx context.Context, a *assignment) (*workspace.Place, error) {
+// enterWorkspace returns the place in which a run works.
+func (w *Worker) enterWorkspace(ctx context.Context, a *assignment) (*workspace.Place, error) {
 	task := a.GetTask()
 	session, err := tree.ParseID[tree.Session](task.GetSessionId())
 	if err != nil {
@@ -38,13 +38,13 @@ func (w *Worker) enter(ctx context.Context, a *assignment) (*workspace.Place, er
 	return w.Places.Enter(ctx, run)
 }
 
-// tidy removes the worktree of a run that has ended, if nothing was changed in it. That
-// the worker is stopping is no reason to leave it.
-func tidy(ctx context.Context, log *slog.Logger, place *workspace.Place) {
+// removeUnchangedWorktree removes the worktree of a run that has ended, if nothing was changed in
+// it. It does so even while the worker stops.
+func removeUnchangedWorktree(ctx context.Context, log *slog.Logger, place *workspace.Place) {
 	if !place.OwnsWorktree() {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), clearPatience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 	defer cancel()
 	if err := place.RemoveIfUnchanged(ctx); err != nil {
 		log.WarnContext(ctx, "the worktree of a run that has ended stays", "error", err)

@@ -7,29 +7,28 @@ import (
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 )
 
-// queue notices that a session stands still: some of its runs wait for a worker, and none
-// is with one.
-type queue struct {
-	since time.Time // by this machine's clock; zero: it does not stand still
-	told  bool
+// stallDetector detects that a session is stalled: some of its runs wait for a worker, and none is
+// with one.
+type stallDetector struct {
+	since    time.Time // by the local clock; zero: not stalled
+	reported bool
 }
 
-// look takes in how a session is now, and reports whether to say that it stands still: once,
-// after it has done so for a while.
-func (q *queue) look(f *forest, now time.Time) bool {
+// check reports, once for each stall, that the session has been stalled for queuedNotice.
+func (q *stallDetector) check(f *forest, now time.Time) bool {
 	switch {
 	case len(f.queued()) == 0:
-		*q = queue{}
+		*q = stallDetector{}
 	case q.since.IsZero():
 		q.since = now
-	case !q.told && now.Sub(q.since) >= longQueued:
-		q.told = true
+	case !q.reported && now.Sub(q.since) >= queuedNotice:
+		q.reported = true
 		return true
 	}
 	return false
 }
 
-// queued gives the tasks that wait for a worker, if none is with one.
+// queued returns the tasks that wait for a worker, if no task is with one.
 func (f *forest) queued() (all []*node) {
 	for _, n := range f.order {
 		switch {
@@ -43,7 +42,8 @@ func (f *forest) queued() (all []*node) {
 	return all
 }
 
-// whyQueued says why no worker takes a run. Clients that may not list workers can't be told.
+// whyQueued says why no worker takes a run. Clients that may not list workers get a general
+// answer.
 func (c *client) whyQueued(ctx context.Context) string {
 	listed, err := c.admin.ListWorkers(ctx, &pb.ListWorkersRequest{})
 	if err != nil {
@@ -56,7 +56,7 @@ func (c *client) whyQueued(ctx context.Context) string {
 	there, slots, running, elsewhere := 0, 0, 0, 0
 	for _, w := range listed.GetWorkers() {
 		switch {
-		case ofOtherPool(w, stats):
+		case inOtherPool(w, stats):
 			elsewhere++
 		case !w.GetDraining():
 			there, slots, running = there+1, slots+int(w.GetSlots()), running+int(w.GetRunning())
@@ -64,7 +64,7 @@ func (c *client) whyQueued(ctx context.Context) string {
 	}
 	switch draining := len(listed.GetWorkers()) - there - elsewhere; {
 	case there > 0 && running >= slots:
-		// Commands in the background count among what runs, and take no slot.
+		// Background commands count as running but take no slot, so this is not certain.
 		return "it seems that all slots of " + plural(int64(there), "worker") + " are in use"
 	case there > 0:
 		return "no worker has taken it yet"

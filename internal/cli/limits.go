@@ -6,17 +6,16 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// allowanceFlags say how many model calls the runs of an installation in this process may make,
-// and how long they may take.
-type allowanceFlags struct {
+// runLimitFlags bound the model calls and the time of runs in this process.
+type runLimitFlags struct {
 	MaxIterations    *int `placeholder:"N" help:"Model calls of a root's run, unless its agent says otherwise; by default 100."`
 	MaxIterationsSub *int `placeholder:"N" help:"Model calls of a sub-agent's run, unless its agent or the call says otherwise; by default 50."`
 
 	RunTimeout time.Duration `default:"0" placeholder:"DURATION" help:"How long a run may be at work in all, unless its agent or the call says otherwise, like 30m; 0 is for ever."`
 }
 
-// limits are those that sessions have with them.
-func (f allowanceFlags) limits() (*tree.Limits, error) {
+// limits returns the limits of sessions.
+func (f runLimitFlags) limits() (*tree.Limits, error) {
 	limits := tree.DefaultLimits()
 	if f.RunTimeout < 0 {
 		return nil, usagef("--run-timeout %s is negative", f.RunTimeout)

@@ -8,25 +8,24 @@ import (
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 )
 
-// look is how a drawing looks: its characters and its colours.
-type look struct {
+// theme is the characters and the colours of a drawing.
+type theme struct {
 	spinner                    []string
 	marks                      map[pb.TaskState]string
 	branch, corner, bar, blank string // guides, all of one width
-	more                       string // stands for what is left out
-	dot                        string // between the parts of a line
-	closed                     string // opens the result of a call
-	call                       string // opens a call
+	ellipsis                   string // replaces what is left out
+	separator                  string // separates the parts of a line
+	resultArrow                string // before the result of a call
+	callArrow                  string // before a call
 
 	dim, bold, good, bad, busy lipgloss.Style
 }
 
-// newLook gives the look for a terminal: with or without Unicode, with or
-// without colours.
-func newLook(unicode, colour bool) look {
-	l := asciiLook()
+// newTheme returns the theme for a terminal with or without Unicode and colours.
+func newTheme(unicode, colour bool) theme {
+	l := asciiTheme()
 	if unicode {
-		l = unicodeLook()
+		l = unicodeTheme()
 	}
 	plain := lipgloss.NewStyle().TabWidth(lipgloss.NoTabConversion)
 	l.dim, l.bold, l.good, l.bad, l.busy = plain, plain, plain, plain, plain
@@ -40,8 +39,8 @@ func newLook(unicode, colour bool) look {
 	return l
 }
 
-func unicodeLook() look {
-	return look{
+func unicodeTheme() theme {
+	return theme{
 		spinner: []string{"⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"},
 		marks: map[pb.TaskState]string{
 			pb.TaskState_TASK_STATE_NEW:       "◌",
@@ -53,12 +52,12 @@ func unicodeLook() look {
 			pb.TaskState_TASK_STATE_CANCELLED: "⊘",
 		},
 		branch: "├─ ", corner: "└─ ", bar: "│  ", blank: "   ",
-		more: "…", dot: " · ", call: "→", closed: "←",
+		ellipsis: "…", separator: " · ", callArrow: "→", resultArrow: "←",
 	}
 }
 
-func asciiLook() look {
-	return look{
+func asciiTheme() theme {
+	return theme{
 		spinner: []string{"-", `\`, "|", "/"},
 		marks: map[pb.TaskState]string{
 			pb.TaskState_TASK_STATE_NEW:       ".",
@@ -70,13 +69,13 @@ func asciiLook() look {
 			pb.TaskState_TASK_STATE_CANCELLED: "o",
 		},
 		branch: "|- ", corner: "`- ", bar: "|  ", blank: "   ",
-		more: "...", dot: " - ", call: "->", closed: "<-",
+		ellipsis: "...", separator: " - ", callArrow: "->", resultArrow: "<-",
 	}
 }
 
-// mark is the sign of a state. A running task turns with frame; a negative
-// frame stands still.
-func (l look) mark(s pb.TaskState, frame int) string {
+// mark returns the mark of a state. That of a running task is animated by frame; a negative frame
+// is not animated.
+func (l theme) mark(s pb.TaskState, frame int) string {
 	sign := l.marks[s]
 	switch {
 	case sign == "":
@@ -84,11 +83,11 @@ func (l look) mark(s pb.TaskState, frame int) string {
 	case s == pb.TaskState_TASK_STATE_RUNNING && frame >= 0:
 		sign = l.spinner[frame%len(l.spinner)]
 	}
-	return l.ofState(s).Render(sign)
+	return l.stateStyle(s).Render(sign)
 }
 
-// ofState is the style of a state.
-func (l look) ofState(s pb.TaskState) lipgloss.Style {
+// stateStyle returns the colour of a state.
+func (l theme) stateStyle(s pb.TaskState) lipgloss.Style {
 	switch s {
 	case pb.TaskState_TASK_STATE_RUNNING:
 		return l.busy
@@ -100,9 +99,9 @@ func (l look) ofState(s pb.TaskState) lipgloss.Style {
 	return l.dim
 }
 
-// guides draws the lines that lead to a row, in at most a number of cells (0: no
-// bound): what is nearest to the row stays.
-func (l look) guides(last []bool, most int) string {
+// guides draws the lines that lead to a row, in at most a number of cells (0: no bound). The
+// levels that are nearest to the row are kept.
+func (l theme) guides(last []bool, most int) string {
 	var parts []string
 	for i, isLast := range last {
 		switch {
@@ -118,8 +117,8 @@ func (l look) guides(last []bool, most int) string {
 	}
 	each := lipgloss.Width(l.blank)
 	if most > 0 && len(parts)*each > most {
-		keep := max(1, (most-lipgloss.Width(l.more))/each)
-		return l.more + strings.Join(parts[len(parts)-keep:], "")
+		keep := max(1, (most-lipgloss.Width(l.ellipsis))/each)
+		return l.ellipsis + strings.Join(parts[len(parts)-keep:], "")
 	}
 	return strings.Join(parts, "")
 }

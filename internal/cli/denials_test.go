@@ -23,7 +23,7 @@ func unasked(argument string, byDefinition bool, rules ...string) *pb.Event {
 func TestDenialsSayWhatHelps(t *testing.T) {
 	t.Parallel()
 	const ask = "keep it"
-	push, long := unasked("git push", false, "bash(git *)"), "echo \u202e"+strings.Repeat("x", deniedMost)
+	push, long := unasked("git push", false, "bash(git *)"), "echo \u202e"+strings.Repeat("x", maxDeniedArgument)
 	for want, test := range map[string]struct {
 		ask    string
 		events []*pb.Event
@@ -51,20 +51,20 @@ func TestDenialsSayWhatHelps(t *testing.T) {
 		`2 calls of sub-agents were denied, as their definitions say (approvals: deny): bash "a" (asked by bash), bash "b" (asked by bash)`: {
 			ask, []*pb.Event{unasked("a", true, "bash"), unasked("b", true, "bash")},
 		},
-		`1 call of a sub-agent was denied, as nobody is asked: bash "echo \u202e` + strings.Repeat("x", deniedMost-8) + `"…; allow with --allow RULE what may run (a definition with a mode must allow it too)`: {
+		`1 call of a sub-agent was denied, as nobody is asked: bash "echo \u202e` + strings.Repeat("x", maxDeniedArgument-8) + `"…; allow with --allow RULE what may run (a definition with a mode must allow it too)`: {
 			"", []*pb.Event{unasked(long, false, "bash="+long)},
 		},
 	} {
 		var d denials
 		for _, e := range test.events {
-			d.take(e)
+			d.add(e)
 		}
 		if got := d.text(test.ask); got != want {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}
 	}
 	var none *denials
-	none.take(push) // of a session of which nobody wants to know
+	none.add(push) // of a session of which nobody wants to know
 }
 
 // TestDeniedCallsAreDrawn as what the task is doing, and counted.
@@ -77,7 +77,7 @@ func TestDeniedCallsAreDrawn(t *testing.T) {
 	n := f.nodes["t"]
 	n.agent, n.state = "fixer", pb.TaskState_TASK_STATE_RUNNING
 	n.tools = 3
-	lines := append(f.draw(canvas{look: look{}, width: 100}), f.summary(n.heard, "; "))
+	lines := append(f.draw(canvas{theme: theme{}, width: 100}), f.summary(n.lastReported, "; "))
 	for i, want := range []string{`denied: bash "git push"`, "3 tool calls, 1 denied"} {
 		if !strings.Contains(lines[i], want) {
 			t.Errorf("%q is not in %q", want, lines[i])

@@ -34,12 +34,12 @@ func TestAReplicaThatCanNotBeReachedIsLost(t *testing.T) {
 	if err := dead.Close(); err != nil {
 		t.Fatal(err)
 	}
-	w := &Worker{Config: Config{Client: connected(t, there, dead, coming), Now: time.Now, Logger: slog.New(slog.DiscardHandler)}, replicas: newReplicas()}
-	l := w.newLine()
-	l.replicas.found("dead", dead.Addr().String())
-	l.replicas.found("coming", coming.Addr().String())
+	w := &Worker{Config: Config{Client: connected(t, there, dead, coming), Now: time.Now, Logger: slog.New(slog.DiscardHandler)}, replicas: newReplicaEndpoints()}
+	l := w.newConn()
+	l.replicas.record("dead", dead.Addr().String())
+	l.replicas.record("coming", coming.Addr().String())
 	turned := func(replica string) (found bool) {
-		l.turnTo(replica)
+		l.preferReplica(replica)
 		k := l.open(t.Context(), false)
 		for k == nil {
 			k = l.open(t.Context(), false)

@@ -34,8 +34,8 @@ func TestLeaves(t *testing.T) {
 					return &model.Answer{Blocks: c.blocks}, nil
 				}))
 				core.prepare = func(r *loop.Run) {
-					r.MaxPart, r.TakesLeft = 1000, takes
-					r.Leaves = func(context.Context) string { return c.left }
+					r.MaxPartBytes, r.TakesLeftovers = 1000, takes
+					r.Leftovers = func(context.Context) string { return c.left }
 				}
 				limits := tree.DefaultLimits()
 				limits.PartBytes = 1000
@@ -73,7 +73,7 @@ func TestLeavesOfAnAnswerThatStands(t *testing.T) {
 			}))
 			looks := 0
 			c.hooks, c.prepare = hooks, func(r *loop.Run) {
-				r.Leaves = func(context.Context) string {
+				r.Leftovers = func(context.Context) string {
 					if r.Depth != 1 {
 						return ""
 					}

@@ -12,35 +12,35 @@ import (
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 )
 
-// printCalm tells of the tree that nothing disturbs.
-func (a *app) printCalm(t *drilled, faults int) error {
+// printUndisturbed prints the result of the tree without a fault.
+func (a *app) printUndisturbed(baseline *drillResult, faults int) error {
 	if a.json {
-		return a.printDrill(t, "")
+		return a.printDrill(baseline, "")
 	}
-	l := a.look()
+	l := a.theme()
 	return a.print(
-		fmt.Sprintf("undisturbed: %s after %s, %s, %s, %s that workers had stored", stateText(t.root.GetState()), durationText(t.took),
-			plural(int64(len(t.tasks)), "task"), t.spent.text("tokens"), plural(int64(t.seen.Total()), "step")),
+		fmt.Sprintf("undisturbed: %s after %s, %s, %s, %s that workers had stored", stateText(baseline.root.GetState()), durationText(baseline.elapsed),
+			plural(int64(len(baseline.tasks)), "task"), baseline.spent.text("tokens"), plural(int64(baseline.steps.Total()), "step")),
 		"again "+plural(int64(faults), "time")+", each in an installation of its own:",
 		"",
-		l.dim.Render(fmt.Sprintf(drillLine, "", "fault", "at", "what came of the tree")),
+		l.dim.Render(fmt.Sprintf(resultFormat, "", "fault", "at", "what came of the tree")),
 	)
 }
 
-// drillLine is the form of a line about a tree: its number, its fault, when that was, and what
-// came of it.
-const drillLine = "%3v  %-19v  %-38s  %s"
+// resultFormat formats a line about a tree: number, fault, moment, result.
+const resultFormat = "%3v  %-19v  %-38s  %s"
 
-// drillOther is how much is told of a task that has another end than in the tree without a fault.
-const drillOther = 110
+// maxEndText bounds the description of a task that ended differently than in the tree without a
+// fault.
+const maxEndText = 110
 
-// printDrilled tells of a tree with a fault.
-func (a *app) printDrilled(calm, t *drilled) error {
-	verdict, bad := t.against(calm)
+// printResult prints the result of a tree with a fault.
+func (a *app) printResult(baseline, t *drillResult) error {
+	verdict, bad := t.compare(baseline)
 	if a.json {
 		return a.printDrill(t, verdict)
 	}
-	l := a.look()
+	l := a.theme()
 	style := l.good
 	if bad {
 		style = l.bad
@@ -53,13 +53,13 @@ func (a *app) printDrilled(calm, t *drilled) error {
 		parts = append(parts, "outcome unknown: "+strings.Join(t.unknown, ", "))
 	}
 	if t.broken == nil {
-		parts = append(parts, durationText(t.took))
+		parts = append(parts, durationText(t.elapsed))
 	}
-	if err := a.print(fmt.Sprintf(drillLine, t.number, t.fault.Victim, t.when(), strings.Join(parts, l.dot))); err != nil {
+	if err := a.print(fmt.Sprintf(resultFormat, t.number, t.fault.Victim, t.momentText(), strings.Join(parts, l.separator))); err != nil {
 		return err
 	}
-	for _, end := range t.others(calm) {
-		if err := a.print(l.dim.Render("     " + ansi.Truncate(end, drillOther, l.more))); err != nil {
+	for _, end := range t.differingEnds(baseline) {
+		if err := a.print(l.dim.Render("     " + ansi.Truncate(end, maxEndText, l.ellipsis))); err != nil {
 			return err
 		}
 	}
@@ -71,11 +71,11 @@ func (a *app) printDrilled(calm, t *drilled) error {
 	return nil
 }
 
-// printDrill tells of a tree as JSON.
-func (a *app) printDrill(t *drilled, verdict string) error {
-	said := drilledJSON{
+// printDrill prints the result of a tree as JSON.
+func (a *app) printDrill(t *drillResult, verdict string) error {
+	said := drillResultJSON{
 		Number: t.number, Verdict: verdict, Tasks: len(t.tasks), Redelivered: t.redelivered,
-		Unknown: t.unknown, Violations: len(t.violations), Seconds: t.took.Round(time.Millisecond).Seconds(),
+		Unknown: t.unknown, Violations: len(t.violations), Seconds: t.elapsed.Round(time.Millisecond).Seconds(),
 	}
 	if t.broken == nil {
 		said.State = stateText(t.root.GetState())
@@ -84,7 +84,7 @@ func (a *app) printDrill(t *drilled, verdict string) error {
 		m := f.Moment
 		said.Fault = &faultJSON{f.Victim.String(), m.Step.String(), m.N, m.After, t.struckIn(), t.struck != nil}
 	} else {
-		said.Steps = t.seen.Total()
+		said.Steps = t.steps.Total()
 	}
 	line, err := json.Marshal(said)
 	if err != nil {
@@ -94,8 +94,8 @@ func (a *app) printDrill(t *drilled, verdict string) error {
 	return err
 }
 
-// drilledJSON is what has come of a tree, the first one undisturbed.
-type drilledJSON struct {
+// drillResultJSON is the result of a tree; the first tree has no fault.
+type drillResultJSON struct {
 	Number      int        `json:"number"`
 	Fault       *faultJSON `json:"fault,omitempty"`
 	Verdict     string     `json:"verdict,omitempty"`
@@ -117,16 +117,16 @@ type faultJSON struct {
 	Happened bool   `json:"happened"`
 }
 
-// struckIn names the agent in whose run the fault has happened; empty: not known.
-func (t *drilled) struckIn() string {
+// struckIn names the agent in whose run the fault happened; empty: unknown.
+func (t *drillResult) struckIn() string {
 	if t.struck == nil {
 		return ""
 	}
 	return t.struck.Agent
 }
 
-// when says when the fault was to happen, and in whose run.
-func (t *drilled) when() string {
+// momentText says when the fault was to happen, and in whose run.
+func (t *drillResult) momentText() string {
 	switch agent := t.struckIn(); {
 	case t.struck == nil && t.broken == nil:
 		return t.fault.Moment.String() + ": did not come"
@@ -136,32 +136,32 @@ func (t *drilled) when() string {
 	return t.fault.Moment.String()
 }
 
-// against says what a tree with a fault has come to, beside the one without, and whether that
-// is bad. A model that does not say the same twice may well come to another answer.
-func (t *drilled) against(calm *drilled) (verdict string, bad bool) {
+// compare compares a tree with the one without a fault, and reports whether the result is bad. A
+// different answer is not bad, because models do not always give the same answer.
+func (t *drillResult) compare(baseline *drillResult) (verdict string, bad bool) {
 	switch {
 	case t.broken != nil:
 		return "broken: " + safeLine(t.broken.Error()), true
 	case len(t.violations) > 0:
 		return "breaks " + plural(int64(len(t.violations)), "rule"), true
-	case t.root.GetState() != calm.root.GetState():
-		return strings.TrimSuffix(stateText(t.root.GetState())+": "+why(t.root.GetReason(), t.root.GetDetail()), ": "), true
-	case slices.Equal(t.tasks, calm.tasks):
+	case t.root.GetState() != baseline.root.GetState():
+		return strings.TrimSuffix(stateText(t.root.GetState())+": "+reasonText(t.root.GetReason(), t.root.GetDetail()), ": "), true
+	case slices.Equal(t.tasks, baseline.tasks):
 		return "the same", false
-	case t.answer() == calm.answer():
+	case t.answer() == baseline.answer():
 		return "the same answer, another tree", false
 	}
 	return "another answer", false
 }
 
-// others are the ends that no task of the tree without a fault has. Where the answer is another
-// one, so are those of most tasks, and only what has not completed is told.
-func (t *drilled) others(calm *drilled) (others []string) {
+// differingEnds returns the ends that no task of the tree without a fault has. If the answers
+// differ, most ends do, so only tasks that did not complete are returned.
+func (t *drillResult) differingEnds(baseline *drillResult) (others []string) {
 	if t.broken != nil {
 		return nil
 	}
-	sameAnswer := t.answer() == calm.answer()
-	left := slices.Clone(calm.tasks)
+	sameAnswer := t.answer() == baseline.answer()
+	left := slices.Clone(baseline.tasks)
 	for _, end := range t.tasks {
 		if i := slices.Index(left, end); i >= 0 {
 			left = slices.Delete(left, i, i+1)
@@ -172,15 +172,15 @@ func (t *drilled) others(calm *drilled) (others []string) {
 	return others
 }
 
-// drilledSum is what all trees with a fault have come to.
-type drilledSum struct {
-	trees, same, bad, missed int
-	redelivered              int64
-	unknown, violations      int
+// drillSummary sums up all trees with a fault.
+type drillSummary struct {
+	trees, same, bad, notStruck int
+	redelivered                 int64
+	unknown, violations         int
 }
 
-func (s *drilledSum) add(calm, t *drilled) {
-	verdict, bad := t.against(calm)
+func (s *drillSummary) add(baseline, t *drillResult) {
+	verdict, bad := t.compare(baseline)
 	s.trees++
 	if bad {
 		s.bad++
@@ -189,14 +189,14 @@ func (s *drilledSum) add(calm, t *drilled) {
 		s.same++
 	}
 	if t.struck == nil && t.broken == nil {
-		s.missed++
+		s.notStruck++
 	}
 	s.redelivered += t.redelivered
 	s.unknown += len(t.unknown)
 	s.violations += len(t.violations)
 }
 
-func (s *drilledSum) String() string {
+func (s *drillSummary) String() string {
 	parts := []string{
 		fmt.Sprintf("%d of %s the same as undisturbed", s.same, plural(int64(s.trees), "tree")),
 		plural(s.redelivered, "run") + " delivered again",
@@ -206,8 +206,8 @@ func (s *drilledSum) String() string {
 	if s.bad > 0 {
 		parts = append(parts, plural(int64(s.bad), "tree")+" gone wrong")
 	}
-	if s.missed > 0 {
-		parts = append(parts, plural(int64(s.missed), "fault")+" did not come")
+	if s.notStruck > 0 {
+		parts = append(parts, plural(int64(s.notStruck), "fault")+" did not come")
 	}
 	return strings.Join(parts, ", ")
 }

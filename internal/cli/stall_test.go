@@ -32,8 +32,8 @@ func TestASessionThatStandsStillIsToldOf(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var out strings.Builder
-		p := &plain{out: &out, look: newLook(true, false), forest: newForest()}
-		stop := p.minding(t.Context(), func(context.Context) string { return "nobody is there" })
+		p := &plainView{out: &out, theme: newTheme(true, false), forest: newForest()}
+		stop := p.watchStalls(t.Context(), func(context.Context) string { return "nobody is there" })
 		began := time.Now()
 		for _, s := range parseStory(t, unmoved) {
 			time.Sleep(time.Until(began.Add(s.at)))
@@ -57,8 +57,8 @@ func TestASessionThatStandsStillIsToldOf(t *testing.T) {
 func TestTheDrawingSaysWhyNothingGoesOn(t *testing.T) {
 	t.Parallel()
 	now := zero
-	l := &live{
-		forest: newForest(), look: newLook(true, false), now: func() time.Time { return now },
+	l := &liveView{
+		forest: newForest(), theme: newTheme(true, false), now: func() time.Time { return now },
 		why: func() string { return "nobody is there" }, width: 80, height: 5,
 	}
 	var foot []string
@@ -68,12 +68,12 @@ func TestTheDrawingSaysWhyNothingGoesOn(t *testing.T) {
 			l.Update(stepMsg{story[0].step})
 			story = story[1:]
 		}
-		if ask := l.mind(); ask != nil {
+		if ask := l.checkStalled(); ask != nil {
 			l.Update(ask())
 		}
 		l.Update(tea.WindowSizeMsg{Width: 80, Height: 5})
 		_, line, _ := strings.Cut(l.View().Content, "\n")
-		foot = append(foot, strings.Split(line, l.look.dot)[0])
+		foot = append(foot, strings.Split(line, l.theme.separator)[0])
 	}
 	if got, want := strings.Join(foot, ", "), "1 task, 1 task, 1 task, nobody is there, nobody is there, nobody is there, 1 task"; got != want {
 		t.Errorf("told %s, want %s", got, want)

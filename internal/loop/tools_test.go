@@ -42,7 +42,7 @@ func TestToolsAreFound(t *testing.T) {
 		c := newCore(t, answers(finder))
 		c.lose = lose
 		c.prepare = func(r *loop.Run) {
-			r.Tools, r.Deferred = tool.Defer(append(r.Tools, counter{runs}), []string{"deploy"}, true)
+			r.Tools, r.DeferredTools = tool.Defer(append(r.Tools, counter{runs}), []string{"deploy"}, true)
 		}
 		start(t, c)
 		if runs.Load() > 1 {
@@ -121,7 +121,7 @@ func TestNoMoreToolsThanAProviderTakes(t *testing.T) {
 	}))
 	c.prepare = func(r *loop.Run) {
 		r.MaxIterations = 2 * lots
-		r.Tools, r.Deferred = tool.Defer(append(r.Tools, many...), nil, true)
+		r.Tools, r.DeferredTools = tool.Defer(append(r.Tools, many...), nil, true)
 	}
 	start(t, c)
 	runs := c.view.Changes().Runs
