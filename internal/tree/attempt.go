@@ -72,7 +72,7 @@ func (d *decision) attempt(f From) (*Task, error) {
 
 // inOrder gives the task of a worker's request if the request is in order.
 func (d *decision) inOrder(f From) (*Task, error) {
-	t, err := d.held(f.Task, f.Token)
+	t, err := d.currentAttempt(f.Task, f.Token)
 	switch {
 	case err != nil:
 		return nil, err
@@ -93,8 +93,8 @@ func (d *decision) shellAttempt(f From) (*Task, error) {
 	return t, err
 }
 
-// held gives a task if the token is that of its current attempt.
-func (d *decision) held(id TaskID, token Token) (*Task, error) {
+// currentAttempt gives a task if the token is that of its current attempt.
+func (d *decision) currentAttempt(id TaskID, token Token) (*Task, error) {
 	t, err := d.task(id)
 	if err == nil && (t.State != StateRunning || t.Token() != token) {
 		err = ErrStale.With("epoch %d, the task is at %d", token.Epoch, t.Epoch)
@@ -102,8 +102,8 @@ func (d *decision) held(id TaskID, token Token) (*Task, error) {
 	return t, err
 }
 
-// took marks a worker's request as taken: the attempt makes progress.
-func (d *decision) took(t *Task, f From) {
+// recordRequest marks a worker's request as taken: the attempt makes progress.
+func (d *decision) recordRequest(t *Task, f From) {
 	t.LastSeq, t.Strikes = f.Seq, 0
 	d.view.touchTask(t)
 }
@@ -136,7 +136,7 @@ func (c Claim) decide(d *decision) (Answer, error) {
 // claimed gives a worker the run, with what has come until now.
 func (d *decision) claimed(t *Task) *Claimed {
 	if t.OpenCalls == 0 {
-		d.hear(t)
+		d.takeInboxForModel(t)
 	}
 	s := d.session()
 	return &Claimed{
@@ -148,7 +148,7 @@ func (d *decision) claimed(t *Task) *Claimed {
 func (c Reattach) needs(n *needs) { n.task(c.Task) }
 
 func (c Reattach) decide(d *decision) (Answer, error) {
-	t, err := d.held(c.Task, c.Token)
+	t, err := d.currentAttempt(c.Task, c.Token)
 	if err != nil {
 		return nil, err
 	}
@@ -167,7 +167,7 @@ func (c Repeat) needs(n *needs) {
 }
 
 func (c Repeat) decide(d *decision) (Answer, error) {
-	t, err := d.held(c.From.Task, c.From.Token)
+	t, err := d.currentAttempt(c.From.Task, c.From.Token)
 	switch {
 	case err != nil:
 		return nil, err

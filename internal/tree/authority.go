@@ -28,8 +28,8 @@ func (d *decision) authorize(t *Task, a requester) {
 	t.Authority = policy.Below(t.Permissions, a.background, d.view.task(t.Parent).Authority, others...)
 }
 
-// goOnWithin gives a branch the authority of the task that it goes on from.
-func (t *Task) goOnWithin(from *Task) {
+// inheritAuthority gives a branch the authority of the task that it goes on from.
+func (t *Task) inheritAuthority(from *Task) {
 	t.Permissions, t.Authority, t.Origin = from.Permissions, from.Authority, from.Origin
 }
 

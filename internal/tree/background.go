@@ -25,37 +25,37 @@ func (c Background) decide(d *decision) (Answer, error) {
 		return nil, ErrNoBackground
 	}
 	if !t.Background {
-		d.background(t)
+		d.moveToBackground(t)
 	}
 	run := ChildRun{t.ID, t.Run}
 	for _, row := range d.view.watchers[run] {
 		if c := d.view.call(row.Task, row.Ref); c != nil && c.State == CallWaiting && c.Child == run {
-			d.letGo(d.view.task(row.Task), c)
+			d.releaseCall(d.view.task(row.Task), c)
 		}
 	}
 	return Done{}, nil
 }
 
-// letGo closes a call that waits for a run, which goes on: in the background if it is the
+// releaseCall closes a call that waits for a run, which goes on: in the background if it is the
 // call that has asked for it.
-func (d *decision) letGo(t *Task, c *Call) {
+func (d *decision) releaseCall(t *Task, c *Call) {
 	target := d.view.task(c.Child.Task)
-	if target.called(c) {
-		d.background(target)
+	if target.isAwaitedBy(c) {
+		d.moveToBackground(target)
 		return
 	}
 	d.stopWatching(c)
 	if c.Reads {
-		d.show(c, target)
+		d.setCallOutput(c, target)
 	} else {
 		c.Text = launchedText(target, t)
 	}
 	d.closeCall(t, c)
 }
 
-// background lets whoever has asked for a run go on.
-func (d *decision) background(t *Task) {
-	d.called(t)
+// moveToBackground lets whoever has asked for a run go on.
+func (d *decision) moveToBackground(t *Task) {
+	d.recordCallPhase(t)
 	t.Background, t.Priority = true, priorityBackground
 	d.view.touchTask(t)
 	d.emit(t, Backgrounded{})

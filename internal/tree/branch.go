@@ -39,8 +39,8 @@ func (b Base) First() int {
 // Inherits reports whether something of the base is seen.
 func (b Base) Inherits() bool { return b.Kind >= BaseBranch }
 
-// goOnFrom makes a conversation that has no message yet go on from a base.
-func (t *Task) goOnFrom(b Base) { t.Base, t.NextOrdinal = b, b.First() }
+// continueFrom makes a conversation that has no message yet go on from a base.
+func (t *Task) continueFrom(b Base) { t.Base, t.NextOrdinal = b, b.First() }
 
 // forkOf is the base of a fork of all that a task has said and done so far; what
 // has calls without a result is not part of it.
@@ -117,11 +117,11 @@ func (c CreateBranch) decide(d *decision) (Answer, error) {
 	}
 	t := d.newTask(TaskID(d.env.NewID()), nil, *c.Agent, from.Model, c.Description)
 	t.Branch, t.Head, t.Pin = BranchHuman, head, from.Pin
-	t.goOnFrom(base)
-	t.goOnWithin(from)
+	t.continueFrom(base)
+	t.inheritAuthority(from)
 	t.Worktrees = from.Worktrees
 	opened := BranchOpened{Base: base, Head: head, Agent: t.Agent, Description: t.Description}
-	d.emitAside(t, opened)
+	d.emitOutsideRun(t, opened)
 	switch {
 	case len(c.Message) > 0:
 		d.accept(t, requester{trace: c.Trace})
@@ -130,7 +130,7 @@ func (c CreateBranch) decide(d *decision) (Answer, error) {
 		d.accept(t, requester{source: c.answeredFor(from), trace: c.Trace})
 	}
 	if c.Select {
-		d.goTo(t)
+		d.selectTask(t)
 	}
 	return Branched{Task: t.ID}, nil
 }
@@ -211,12 +211,12 @@ func (c SelectBranch) decide(d *decision) (Answer, error) {
 	case s.GoesOnWith() == t.ID:
 		return Done{}, nil
 	}
-	d.goTo(t)
+	d.selectTask(t)
 	return Done{}, nil
 }
 
-// goTo makes a task the current one.
-func (d *decision) goTo(t *Task) {
+// selectTask makes a task the current one.
+func (d *decision) selectTask(t *Task) {
 	d.session().Current = t.ID
-	d.emitAside(t, BranchSelected{})
+	d.emitOutsideRun(t, BranchSelected{})
 }

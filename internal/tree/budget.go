@@ -55,26 +55,26 @@ func (s *Session) spent() string {
 	return ""
 }
 
-// spends reports whether an answer uses up the budget, or what there was did.
-func (d *decision) spends(answer *Message) bool {
+// wouldSpendBudget reports whether an answer uses up the budget, or what there was did.
+func (d *decision) wouldSpendBudget(answer *Message) bool {
 	after := *d.session()
 	after.Usage = after.Usage.Add(answer.Usage)
 	after.ModelCalls++
 	return after.spent() != ""
 }
 
-// reckonKeeps is how much of what a call was reckoned to take stays when one takes less: all
+// estimateDecay is how much of what a call was reckoned to take stays when one takes less: all
 // but one part in so many.
-const reckonKeeps = 8
+const estimateDecay = 8
 
-// reckon learns from what a call has taken: the next one is reckoned to take as much, or what
+// updateEstimate learns from what a call has taken: the next one is reckoned to take as much, or what
 // dearer ones took lately. Only a session with a budget wants to know.
-func (s *Session) reckon(u Usage) {
+func (s *Session) updateEstimate(u Usage) {
 	if s.Budget == (Budget{}) {
 		return
 	}
-	s.Reckoned.Tokens = max(u.Total(), s.Reckoned.Tokens-s.Reckoned.Tokens/reckonKeeps)
-	s.Reckoned.Cost = max(u.Cost, s.Reckoned.Cost-s.Reckoned.Cost/reckonKeeps)
+	s.Reckoned.Tokens = max(u.Total(), s.Reckoned.Tokens-s.Reckoned.Tokens/estimateDecay)
+	s.Reckoned.Cost = max(u.Cost, s.Reckoned.Cost-s.Reckoned.Cost/estimateDecay)
 }
 
 // Reserved is what the calls of the runs that are with workers are reckoned to take.
@@ -106,10 +106,10 @@ func affordable(most int, left, budget, call int64) int {
 	return max(1, int(min(int64(most), left/call)))
 }
 
-// short reports whether a task that is with a worker has to make way before it calls a model:
+// mustYield reports whether a task that is with a worker has to make way before it calls a model:
 // since more are than the budget has left for, or, of one that nobody waits for, since there
 // is left for just those and others wait.
-func (s *Session) short(t *Task) bool {
+func (s *Session) mustYield(t *Task) bool {
 	most := s.Cap()
 	return s.Running > most || t.Priority > 0 && s.Pending > 0 && s.Running == most && most < s.Limits.Running
 }
@@ -117,30 +117,30 @@ func (s *Session) short(t *Task) bool {
 // dollars are those that an amount in micros is.
 func dollars(micros int64) float64 { return float64(micros) / 1e6 }
 
-// revives reports whether models can be called again with another budget.
-func (s *Session) revives(b Budget) bool {
+// unblocks reports whether models can be called again with another budget.
+func (s *Session) unblocks(b Budget) bool {
 	with := *s
 	with.Budget = b
 	return s.spent() != "" && with.spent() == ""
 }
 
-// allot gives the session another budget. Roots whose news have waited for one go on.
-func (d *decision) allot(b Budget) {
+// setBudget gives the session another budget. Roots whose news have waited for one go on.
+func (d *decision) setBudget(b Budget) {
 	s := d.session()
 	if b == s.Budget {
 		return
 	}
-	revived := s.revives(b)
+	revived := s.unblocks(b)
 	s.Budget = b
 	if b == (Budget{}) {
 		s.Reckoned = Budget{}
 	}
-	d.emitAside(d.view.task(s.Root), SessionChanged{Change: SessionBudgeted, Budget: b})
+	d.emitOutsideRun(d.view.task(s.Root), SessionChanged{Change: SessionBudgeted, Budget: b})
 	if !revived {
 		return
 	}
 	waiting := slices.DeleteFunc(d.view.all(), func(t *Task) bool {
-		return t.Depth > 0 || t.Inbox == 0 || t.State.Active() || t.State == StateCancelled || !d.newsStarts(t)
+		return t.Depth > 0 || t.Inbox == 0 || t.State.Active() || t.State == StateCancelled || !d.newsMayStartRun(t)
 	})
 	slices.SortFunc(waiting, func(a, b *Task) int { return bytes.Compare(a.ID[:], b.ID[:]) })
 	for _, t := range waiting {
@@ -148,8 +148,8 @@ func (d *decision) allot(b Budget) {
 	}
 }
 
-func (n *needs) allot(b *Budget) {
-	if b == nil || n.root() == nil || !n.view.session.revives(*b) {
+func (n *needs) setBudget(b *Budget) {
+	if b == nil || n.root() == nil || !n.view.session.unblocks(*b) {
 		return
 	}
 	n.below(TaskID{})

@@ -69,8 +69,8 @@ type SettleCallback struct {
 
 func (CallbackTaken) isAnswer() {}
 
-// callBack writes down that somebody wants to hear of the end of the task's run.
-func (d *decision) callBack(t *Task) {
+// requestCallback writes down that somebody wants to hear of the end of the task's run.
+func (d *decision) requestCallback(t *Task) {
 	if t.OnComplete == "" {
 		return
 	}
@@ -88,9 +88,9 @@ func (d *decision) putCallback(c *Callback) {
 	set(&d.view.changes.Callbacks, key, c)
 }
 
-// dropCallback ends a callback with an event. The event is of no run: the run has
+// endCallback ends a callback with an event. The event is of no run: the run has
 // had its last one.
-func (d *decision) dropCallback(t *Task, c *Callback, delivered bool, detail string) {
+func (d *decision) endCallback(t *Task, c *Callback, delivered bool, detail string) {
 	if a := d.view.approvals[c.Approval]; a != nil {
 		a.URL, a.Tries, a.CallDue = "", c.Tries, time.Time{}
 		d.view.touchApproval(a)
@@ -100,11 +100,11 @@ func (d *decision) dropCallback(t *Task, c *Callback, delivered bool, detail str
 		set(&d.view.changes.Callbacks, key, nil)
 	}
 	detail = excerpt.Tail(detail, maxDetail)
-	d.emitAside(t, CallbackEnded{Run: c.Run, Approval: c.Approval, URL: c.URL, Delivered: delivered, Tries: c.Tries, Detail: detail})
+	d.emitOutsideRun(t, CallbackEnded{Run: c.Run, Approval: c.Approval, URL: c.URL, Delivered: delivered, Tries: c.Tries, Detail: detail})
 }
 
-// emitAside appends an event about a task that is no part of any run.
-func (d *decision) emitAside(t *Task, kind EventKind) {
+// emitOutsideRun appends an event about a task that is no part of any run.
+func (d *decision) emitOutsideRun(t *Task, kind EventKind) {
 	d.emit(t, kind)
 	events := d.view.changes.Events
 	events[len(events)-1].Run = 0
@@ -148,7 +148,7 @@ func (c TakeCallback) decide(d *decision) (Answer, error) {
 	case d.env.Now.Before(row.Due):
 		return nil, ErrNotDue.With("%s to go", row.Due.Sub(d.env.Now))
 	case row.Tries >= c.MaxTries:
-		d.dropCallback(t, row, false, "the replicas that called were lost before they had an answer")
+		d.endCallback(t, row, false, "the replicas that called were lost before they had an answer")
 		return Done{}, nil
 	}
 	taken := *row
@@ -177,9 +177,9 @@ func (c SettleCallback) decide(d *decision) (Answer, error) {
 	case row.Tries != c.Try:
 		return nil, ErrStale.With("try %d, the callback is at %d", c.Try, row.Tries)
 	case c.Delivered:
-		d.dropCallback(t, row, true, "")
+		d.endCallback(t, row, true, "")
 	case c.Final || row.Tries >= c.MaxTries:
-		d.dropCallback(t, row, false, c.Detail)
+		d.endCallback(t, row, false, c.Detail)
 	default:
 		again := *row
 		again.Due = d.env.Now.Add(c.Retry)

@@ -54,11 +54,11 @@ func (c Cancel) decide(d *decision) (Answer, error) {
 // cancel ends a task's run for a reason and all runs below it because of that.
 func (d *decision) cancel(top *Task, reason Reason, detail string) (runs int) {
 	only := []*Task{top}
-	d.unheard(only, func() {
-		runs = d.bringDown(only, reason, detail)
-		runs += d.bringDown(d.view.descendants(top.ID), ReasonCancelledByParent, "")
+	d.withMuted(only, func() {
+		runs = d.cancelRuns(only, reason, detail)
+		runs += d.cancelRuns(d.view.descendants(top.ID), ReasonCancelledByParent, "")
 	})
-	if top.Depth == 0 && d.heardOfUser(top) {
+	if top.Depth == 0 && d.hasUserMessage(top) {
 		d.nextTurn(top)
 	}
 	return runs
@@ -69,7 +69,7 @@ func (n *needs) cancel(id TaskID) {
 		return // below the zero id is every task
 	}
 	n.below(id)
-	n.bringDown(append(n.view.descendants(id), n.task(id)))
+	n.cancelRuns(append(n.view.descendants(id), n.task(id)))
 }
 
 // fail ends a run from outside. The children that it waited for fall with it;
@@ -78,20 +78,20 @@ func (d *decision) fail(t *Task, reason Reason, detail string) {
 	awaited := d.view.awaited(t)
 	d.revoke(t)
 	d.finish(t, StateFailed, reason, detail)
-	d.bringDown(awaited, ReasonCancelledByParent, "")
+	d.cancelRuns(awaited, ReasonCancelledByParent, "")
 }
 
 func (n *needs) fail(t *Task) {
 	n.finish(t)
 	if t != nil && t.OpenCalls > 0 {
 		n.below(t.ID)
-		n.bringDown(n.view.awaited(t))
+		n.cancelRuns(n.view.awaited(t))
 	}
 }
 
-// bringDown ends the runs of tasks together: from the top down and without news to
+// cancelRuns ends the runs of tasks together: from the top down and without news to
 // any of them, so that nobody is woken by an end that is only a part of its own.
-func (d *decision) bringDown(tasks []*Task, reason Reason, detail string) int {
+func (d *decision) cancelRuns(tasks []*Task, reason Reason, detail string) int {
 	var ending []*Task
 	for _, t := range tasks {
 		if t.State.Active() {
@@ -101,7 +101,7 @@ func (d *decision) bringDown(tasks []*Task, reason Reason, detail string) int {
 	slices.SortFunc(ending, func(a, b *Task) int {
 		return cmp.Or(a.Depth-b.Depth, bytes.Compare(a.ID[:], b.ID[:]))
 	})
-	d.unheard(tasks, func() {
+	d.withMuted(tasks, func() {
 		for _, t := range ending {
 			d.revoke(t)
 			d.finish(t, StateCancelled, reason, detail)
@@ -110,7 +110,7 @@ func (d *decision) bringDown(tasks []*Task, reason Reason, detail string) int {
 	return len(ending)
 }
 
-func (n *needs) bringDown(tasks []*Task) {
+func (n *needs) cancelRuns(tasks []*Task) {
 	for _, t := range tasks {
 		if t != nil && t.State.Active() {
 			n.finish(t)
@@ -118,15 +118,15 @@ func (n *needs) bringDown(tasks []*Task) {
 	}
 }
 
-// unheard does something without news to these tasks of the ends of background children.
-func (d *decision) unheard(by []*Task, do func()) {
-	before := d.deaf
-	d.deaf = maps.Clone(before)
+// withMuted does something without news to these tasks of the ends of background children.
+func (d *decision) withMuted(by []*Task, do func()) {
+	before := d.muted
+	d.muted = maps.Clone(before)
 	for _, t := range by {
-		set(&d.deaf, t.ID, true)
+		set(&d.muted, t.ID, true)
 	}
 	do()
-	d.deaf = before
+	d.muted = before
 }
 
 // revoke has the worker of a running run told.
@@ -136,9 +136,9 @@ func (d *decision) revoke(t *Task) {
 	}
 }
 
-// heardOfUser reports whether a user's message waits for the task. News of children alone does
+// hasUserMessage reports whether a user's message waits for the task. News of children alone does
 // not start a turn again that somebody has cancelled.
-func (d *decision) heardOfUser(t *Task) bool {
+func (d *decision) hasUserMessage(t *Task) bool {
 	return t.Inbox > 0 && slices.ContainsFunc(d.view.inbox[t.ID], func(e *InboxEntry) bool {
 		return e.News == ChildRun{}
 	})

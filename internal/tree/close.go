@@ -31,9 +31,9 @@ type Closed struct{ Runs int }
 
 func (Closed) isAnswer() {}
 
-// outlives reports whether a command means something in a session that is closed.
+// allowedWhenClosed reports whether a command means something in a session that is closed.
 // What workers say there is stale, as everywhere after a run's end.
-func outlives(cmd Command) bool {
+func allowedWhenClosed(cmd Command) bool {
 	switch cmd.(type) {
 	case ofWorker, CreateSession, CloseSession, DeleteSession, Redeliver, Expire, Claim, Reattach, TakeCallback, SettleCallback,
 		DecideApproval: // of which only repeats are left
@@ -54,7 +54,7 @@ func (v *View) mayDecide(cmd Command) error {
 		return ErrDeleting
 	case !s.DeletedAt.IsZero():
 		return ErrNoSession
-	case !s.ClosedAt.IsZero() && !outlives(cmd):
+	case !s.ClosedAt.IsZero() && !allowedWhenClosed(cmd):
 		return ErrClosed
 	}
 	return nil
@@ -74,7 +74,7 @@ func (c DeleteSession) needs(n *needs) { n.closeSession() }
 
 func (c DeleteSession) decide(d *decision) (Answer, error) {
 	s := d.session()
-	if c.IdleFor > 0 && (s.live() > 0 || d.env.Now.Sub(s.UpdatedAt) < c.IdleFor) {
+	if c.IdleFor > 0 && (s.liveRuns() > 0 || d.env.Now.Sub(s.UpdatedAt) < c.IdleFor) {
 		return nil, ErrInUse
 	}
 	runs := 0
@@ -82,13 +82,13 @@ func (c DeleteSession) decide(d *decision) (Answer, error) {
 		runs = d.closeSession("the session was deleted")
 	}
 	s.DeletedAt = d.env.Now
-	d.emitAside(d.view.task(s.Root), SessionChanged{Change: SessionDeleted})
+	d.emitOutsideRun(d.view.task(s.Root), SessionChanged{Change: SessionDeleted})
 	return Closed{Runs: runs}, nil
 }
 
 func (c ChangeSession) needs(n *needs) {
 	n.root()
-	n.allot(c.Budget)
+	n.setBudget(c.Budget)
 }
 
 func (c ChangeSession) decide(d *decision) (Answer, error) {
@@ -102,7 +102,7 @@ func (c ChangeSession) decide(d *decision) (Answer, error) {
 		if err := c.Budget.Check(); err != nil {
 			return nil, err
 		}
-		d.allot(*c.Budget)
+		d.setBudget(*c.Budget)
 	}
 	if c.Title != "" && c.Title != d.session().Title {
 		d.rename(c.Title)
@@ -113,22 +113,22 @@ func (c ChangeSession) decide(d *decision) (Answer, error) {
 func (d *decision) rename(title string) {
 	s := d.session()
 	s.Title = title
-	d.emitAside(d.view.task(s.Root), SessionChanged{Change: SessionRenamed, Title: title})
+	d.emitOutsideRun(d.view.task(s.Root), SessionChanged{Change: SessionRenamed, Title: title})
 }
 
 // closeSession ends all runs. Nobody is told of an end, since nobody can go on.
 func (d *decision) closeSession(detail string) int {
-	runs := d.bringDown(d.view.all(), ReasonAbandoned, detail)
+	runs := d.cancelRuns(d.view.all(), ReasonAbandoned, detail)
 	s := d.session()
 	s.ClosedAt = d.env.Now
-	d.emitAside(d.view.task(s.Root), SessionChanged{Change: SessionClosed})
+	d.emitOutsideRun(d.view.task(s.Root), SessionChanged{Change: SessionClosed})
 	return runs
 }
 
 func (n *needs) closeSession() {
-	if n.root() != nil && n.view.session.live() > 0 {
+	if n.root() != nil && n.view.session.liveRuns() > 0 {
 		n.below(TaskID{})
-		n.bringDown(n.view.all())
+		n.cancelRuns(n.view.all())
 	}
 }
 

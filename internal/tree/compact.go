@@ -28,13 +28,13 @@ func (c Compact) decide(d *decision) (Answer, error) {
 	if err := d.session().Limits.checkAnswer(&c.Said); err != nil {
 		return nil, err
 	}
-	d.took(t, c.From)
+	d.recordRequest(t, c.From)
 	d.session().ModelCalls++
 	m := d.append(t, &Message{
 		Role: RoleUser, Blocks: c.Said.Blocks, UpTo: c.UpTo, Model: c.Said.Model, Usage: c.Said.Usage, Stop: c.Said.Stop,
 	})
 	t.Compacted = m.Ordinal
-	stored := d.goOn(t)
+	stored := d.atBoundary(t)
 	stored.Ordinal = m.Ordinal
 	return stored, nil
 }

@@ -46,7 +46,7 @@ type decision struct {
 	view *View
 	env  Env
 
-	deaf map[TaskID]bool // who is not told of the ends of its background children
+	muted map[TaskID]bool // who is not told of the ends of its background children
 }
 
 func (d *decision) session() *Session { return d.view.session }
@@ -86,7 +86,7 @@ func (d *decision) append(t *Task, m *Message) *Message {
 	s := d.session()
 	s.Usage = s.Usage.Add(m.Usage)
 	if m.Usage.Total() > 0 {
-		s.reckon(m.Usage)
+		s.updateEstimate(m.Usage)
 	}
 	d.view.touchTask(t)
 	d.view.changes.Messages = append(d.view.changes.Messages, m)

@@ -52,7 +52,7 @@ func (d *decision) closeDenied(t *Task, call *Call, denial Denial) {
 	denial.Tool = call.Tool
 	denial.Argument = excerpt.Short(denial.Argument, maxDeniedArgument)
 	denial.Detail = excerpt.Short(denial.Detail, maxErrorDetail)
-	d.closeAs(t, call, denial)
+	d.closeCallWith(t, call, denial)
 }
 
 // denialOf says whether a child is refused since the permissions don't allow it.

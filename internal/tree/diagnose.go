@@ -89,7 +89,7 @@ func (e *examination) counts() {
 		"it counts %d pending, %d running, %d waiting, %d commands; they are %d, %d, %d, %d",
 		s.Pending, s.Running, s.Waiting, s.Shells, want.Pending, want.Running, want.Waiting, want.Shells)
 	e.must(s.Usage == want.Usage, TaskID{}, "the session's usage is the sum of its tasks'", "%+v, the sum is %+v", s.Usage, want.Usage)
-	e.must(s.ClosedAt.IsZero() || s.live() == 0, TaskID{}, "nothing runs in a closed session",
+	e.must(s.ClosedAt.IsZero() || s.liveRuns() == 0, TaskID{}, "nothing runs in a closed session",
 		"%d pending, %d running, %d waiting, %d commands", s.Pending, s.Running, s.Waiting, s.Shells)
 	e.must(s.DeletedAt.IsZero() || !s.ClosedAt.IsZero(), TaskID{}, "a session is closed before it is deleted", "it is open")
 	e.must(s.Running <= s.Limits.Running, TaskID{}, "caps hold", "%d tasks run, the cap is %d", s.Running, s.Limits.Running)

@@ -73,12 +73,12 @@ func (c Park) decide(d *decision) (Answer, error) {
 		return nil, err
 	}
 	if t.OpenCalls == 0 {
-		d.took(t, c.From)
-		if d.session().short(t) {
-			d.makeWay(t)
+		d.recordRequest(t, c.From)
+		if d.session().mustYield(t) {
+			d.yieldForBudget(t)
 			return ParkedRun{}, nil
 		}
-		return d.goOn(t), nil
+		return d.atBoundary(t), nil
 	}
 	approved := false
 	for _, call := range d.view.openCalls(t) {
@@ -90,7 +90,7 @@ func (c Park) decide(d *decision) (Answer, error) {
 			return nil, ErrNotWaiting.With("block %d", call.Ref.Block)
 		}
 	}
-	d.took(t, c.From)
+	d.recordRequest(t, c.From)
 	d.park(t, ParkedOn{Kind: WaitCalls, Total: t.OpenCalls})
 	if approved { // while the worker did something else
 		d.wake(t)
@@ -109,7 +109,7 @@ func (c End) decide(d *decision) (Answer, error) {
 		return nil, ErrCallsOpen
 	}
 	if c.Answer == nil {
-		d.took(t, c.From)
+		d.recordRequest(t, c.From)
 		if c.Reason == ReasonBudgetExhausted && t.answered() {
 			return d.complete(t, excerpt.Tail(c.Left, maxDetail)), nil
 		}
@@ -123,15 +123,15 @@ func (c End) decide(d *decision) (Answer, error) {
 	if err := d.mayAnswer(t, c.Answer); err != nil {
 		return nil, err
 	}
-	d.took(t, c.From)
+	d.recordRequest(t, c.From)
 	m := d.appendAnswer(t, *c.Answer)
 	// A run that may ask no more could do nothing with news: its answer stands, and what is
 	// in the inbox waits for somebody to resume it.
-	goesOn := t.Depth > 0 && d.mayAsk(t)
+	goesOn := t.Depth > 0 && d.mayCallModel(t)
 	switch {
 	case goesOn && t.Inbox > 0:
 		d.takeInbox(t)
-		stored := d.goOn(t)
+		stored := d.atBoundary(t)
 		stored.Ordinal = m.Ordinal
 		return stored, nil
 	case goesOn && t.LiveBackground > 0:
@@ -223,7 +223,7 @@ func (c Expire) needs(n *needs) {
 	case call.State == CallAsking:
 		n.approval(call.Approval)
 	case call.State == CallWaiting && !call.Child.Task.IsZero():
-		if child := n.task(call.Child.Task); child != nil && child.called(call) && n.view.session.Limits.NoBackground {
+		if child := n.task(call.Child.Task); child != nil && child.isAwaitedBy(call) && n.view.session.Limits.NoBackground {
 			n.cancel(child.ID)
 		}
 	}
@@ -236,18 +236,18 @@ func (c Expire) decide(d *decision) (Answer, error) {
 	}
 	if c.ofRun() {
 		set(&d.view.changes.Timers, CallKey{c.Task, c.Ref}, nil)
-		d.runOut(t, c.Ref)
+		d.runTimedOut(t, c.Ref)
 		return Done{}, nil
 	}
 	call := d.view.call(c.Task, c.Ref)
 	switch {
 	case call != nil && call.State == CallAsking:
 		if a := d.view.approval(call.Approval); !c.stale(a.AskedAt, a.Due) {
-			d.lapse(t, call)
+			d.expireApproval(t, call)
 		}
 	case call != nil && call.State == CallWaiting:
-		if child := d.view.task(call.Child.Task); !child.called(call) || !c.stale(child.AcceptedAt, time.Time{}) {
-			d.joinOver(t, call)
+		if child := d.view.task(call.Child.Task); !child.isAwaitedBy(call) || !c.stale(child.AcceptedAt, time.Time{}) {
+			d.joinTimedOut(t, call)
 		}
 	default:
 		set(&d.view.changes.Timers, CallKey{c.Task, c.Ref}, nil)
@@ -258,15 +258,15 @@ func (c Expire) decide(d *decision) (Answer, error) {
 // ofRun reports whether the timer is a run's, not a call's.
 func (c Expire) ofRun() bool { return c.Ref.Message == 0 }
 
-// runOut ends a run whose time is up; a timer that was left behind by an earlier
+// runTimedOut ends a run whose time is up; a timer that was left behind by an earlier
 // attempt or run means nothing.
-func (d *decision) runOut(t *Task, timer CallRef) {
+func (d *decision) runTimedOut(t *Task, timer CallRef) {
 	var due time.Time
 	var reason Reason
 	var detail string
 	switch {
 	case timer == timeoutRef && t.State == StateRunning && t.Timeout > 0:
-		due = t.timeUp(t.ClaimedAt)
+		due = t.timeoutDue(t.ClaimedAt)
 		reason, detail = ReasonTimeout, fmt.Sprintf("the run was at work for %s", t.Timeout)
 	case timer == deadlineRef && t.State.Active() && !t.Deadline.IsZero():
 		due = t.Deadline

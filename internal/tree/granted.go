@@ -15,7 +15,7 @@ func (n *needs) othersAsking(t *Task) {
 		return
 	}
 	n.openCalls(t)
-	n.asking(t)
+	n.openApprovals(t)
 	if s.Asking == t.Asking {
 		return
 	}
@@ -23,7 +23,7 @@ func (n *needs) othersAsking(t *Task) {
 	for _, t := range n.view.all() {
 		if t.Asking > 0 {
 			n.openCalls(t)
-			n.asking(t)
+			n.openApprovals(t)
 		}
 	}
 }
@@ -45,9 +45,9 @@ func (d *decision) allowGranted(message string) {
 	for _, a := range granted {
 		t, call := d.view.task(a.Task), d.view.call(a.Task, a.Ref)
 		a.ForSession, a.Message = true, message
-		d.close(t, a, ApprovalAllowed)
+		d.closeApproval(t, a, ApprovalAllowed)
 		d.emit(t, decidedEvent(a))
-		d.approve(t, call)
+		d.approveCall(t, call)
 	}
 }
 

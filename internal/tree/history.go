@@ -78,9 +78,9 @@ func (m *Message) resultsOf(asked *Message) ([]ToolResult, error) {
 	return results, nil
 }
 
-// begin gives a root that has no message yet the messages of another place. They
+// importHistory gives a root that has no message yet the messages of another place. They
 // are of no run, and nothing is counted for them: it was paid for elsewhere.
-func (d *decision) begin(t *Task, history []Message) {
+func (d *decision) importHistory(t *Task, history []Message) {
 	for i := range history {
 		m := history[i]
 		if m.ID.IsZero() {
@@ -96,7 +96,7 @@ func (d *decision) begin(t *Task, history []Message) {
 		case m.Role == RoleAssistant:
 			t.LastAnswer = m.Ordinal
 		case m.Role == RoleTool:
-			d.closedBefore(t, &history[i-1], &m)
+			d.importCalls(t, &history[i-1], &m)
 			m.Blocks = nil // it is made of the calls when it is read
 		case m.UpTo > 0:
 			t.Compacted = m.Ordinal
@@ -104,11 +104,11 @@ func (d *decision) begin(t *Task, history []Message) {
 		d.view.changes.Messages = append(d.view.changes.Messages, &m)
 	}
 	d.view.touchTask(t)
-	d.emitAside(t, Imported{Messages: len(history), Head: t.Head})
+	d.emitOutsideRun(t, Imported{Messages: len(history), Head: t.Head})
 }
 
-// closedBefore adds the calls of an imported message, which have their results.
-func (d *decision) closedBefore(t *Task, asked, answered *Message) {
+// importCalls adds the calls of an imported message, which have their results.
+func (d *decision) importCalls(t *Task, asked, answered *Message) {
 	for _, b := range answered.Blocks {
 		r, ok := b.(ToolResult)
 		if !ok {

@@ -116,15 +116,15 @@ func (c StartHooks) decide(d *decision) (Answer, error) {
 	case t.StartHooked || t.Iterations > 0:
 		return nil, ErrHooksRan
 	}
-	if err := d.mayTellOfHooks(t, SubagentStart, c.Ran); err != nil {
+	if err := d.checkHookRuns(t, SubagentStart, c.Ran); err != nil {
 		return nil, err
 	}
-	d.took(t, c.From)
+	d.recordRequest(t, c.From)
 	t.StartHooked = true
-	d.tellOfHooks(t, c.Ran)
+	d.emitHookRuns(t, c.Ran)
 	d.appendOutputs(t, c.Ran, HookPassed, "Context from the hook %q:\n%s")
-	d.hear(t)
-	return d.goOn(t), nil
+	d.takeInboxForModel(t)
+	return d.atBoundary(t), nil
 }
 
 func (c StopHooks) needs(n *needs) { n.complete(n.task(c.From.Task)) }
@@ -142,33 +142,33 @@ func (c StopHooks) decide(d *decision) (Answer, error) {
 	if err := d.mayAnswer(t, c.Answer); err != nil {
 		return nil, err
 	}
-	if err := d.mayTellOfHooks(t, SubagentStop, c.Ran); err != nil {
+	if err := d.checkHookRuns(t, SubagentStop, c.Ran); err != nil {
 		return nil, err
 	}
 	ran := slices.Clone(c.Ran)
 	blocked := slices.ContainsFunc(ran, func(r HookRun) bool { return r.Outcome == HookBlocked })
-	if !blocked || t.StopHooked >= MaxStopHooks || t.Iterations+1 >= t.MaxIterations || d.spends(c.Answer) {
+	if !blocked || t.StopHooked >= MaxStopHooks || t.Iterations+1 >= t.MaxIterations || d.wouldSpendBudget(c.Answer) {
 		for i := range ran {
 			if ran[i].Outcome == HookBlocked {
 				ran[i].Outcome = HookOverruled
 			}
 		}
-		d.tellOfHooks(t, ran)
+		d.emitHookRuns(t, ran)
 		return End{From: c.From, Answer: c.Answer, Left: c.Left}.decide(d)
 	}
-	d.took(t, c.From)
+	d.recordRequest(t, c.From)
 	t.StopHooked++
-	d.tellOfHooks(t, ran)
+	d.emitHookRuns(t, ran)
 	m := d.appendAnswer(t, *c.Answer)
 	d.appendOutputs(t, ran, HookBlocked, "The hook %q does not let you end yet:\n%s")
 	d.takeInbox(t)
-	stored := d.goOn(t)
+	stored := d.atBoundary(t)
 	stored.Ordinal = m.Ordinal
 	return stored, nil
 }
 
-// mayTellOfHooks refuses what no worker tells of hooks.
-func (d *decision) mayTellOfHooks(t *Task, event HookEvent, ran []HookRun) error {
+// checkHookRuns refuses what no worker tells of hooks.
+func (d *decision) checkHookRuns(t *Task, event HookEvent, ran []HookRun) error {
 	switch {
 	case t.Depth == 0:
 		return ErrBadInput.With("hooks hang on sub-agents, and the task is the root")
@@ -199,8 +199,8 @@ func (d *decision) mayTellOfHooks(t *Task, event HookEvent, ran []HookRun) error
 	return nil
 }
 
-// tellOfHooks makes an event of each run of a hook.
-func (d *decision) tellOfHooks(t *Task, ran []HookRun) {
+// emitHookRuns makes an event of each run of a hook.
+func (d *decision) emitHookRuns(t *Task, ran []HookRun) {
 	for _, r := range ran {
 		message := excerpt.Tail(r.Message, maxHookMessage)
 		d.emit(t, HookRan{

@@ -49,9 +49,9 @@ func (c ClearInbox) decide(d *decision) (Answer, error) {
 	set(&d.view.inbox, t.ID, left)
 	t.Inbox = len(left)
 	d.view.touchTask(t)
-	d.emitAside(t, InboxCleared{Messages: cleared.Messages, News: cleared.News, Left: cleared.Left})
+	d.emitOutsideRun(t, InboxCleared{Messages: cleared.Messages, News: cleared.News, Left: cleared.Left})
 	if t.Inbox == 0 {
-		d.emitAside(t, InboxEmpty{})
+		d.emitOutsideRun(t, InboxEmpty{})
 	}
 	return cleared, nil
 }
@@ -69,17 +69,17 @@ func (d *decision) interrupt(t *Task) int {
 		if c.State != CallWaiting || c.Child.Task.IsZero() {
 			continue
 		}
-		moves := d.view.task(c.Child.Task).called(c)
+		moves := d.view.task(c.Child.Task).isAwaitedBy(c)
 		if moves && d.session().Limits.NoBackground {
 			continue
 		}
-		d.letGo(t, c)
+		d.releaseCall(t, c)
 		if moves {
 			moved++
 		}
 	}
 	if !d.session().Limits.NoBackground {
-		d.release(t)
+		d.releaseCommands(t)
 	}
 	return moved
 }
@@ -97,7 +97,7 @@ func (n *needs) interrupt(t *Task) {
 	}
 }
 
-// called reports whether a call waits for the task as the child that it asked for.
-func (t *Task) called(c *Call) bool {
+// isAwaitedBy reports whether a call waits for the task as the child that it asked for.
+func (t *Task) isAwaitedBy(c *Call) bool {
 	return t.Caller == c.Task && t.Call == c.Ref && !t.Background && c.Child == ChildRun{t.ID, t.Run}
 }

@@ -380,7 +380,7 @@ func (c *checker) leftovers() {
 		}
 		row := WaitRow{Target: call.Child, Task: key.Task, Ref: key.Ref}
 		child := c.tasks[call.Child.Task]
-		c.must(call.State == CallWaiting && (c.waits[row] > 0 || child.called(&call)), "timer %v is left over", key)
+		c.must(call.State == CallWaiting && (c.waits[row] > 0 || child.isAwaitedBy(&call)), "timer %v is left over", key)
 	}
 	for id, t := range c.tasks {
 		_, timeout := c.timers[CallKey{id, timeoutRef}]

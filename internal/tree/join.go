@@ -18,9 +18,9 @@ const (
 // maxJoin bounds how long a call may wait for its child.
 const maxJoin = 7 * 24 * time.Hour
 
-// wonBy tells the race that a call was in, if there is one, that its child has completed: the
+// settleRace tells the race that a call was in, if there is one, that its child has completed: the
 // children of other calls in it for which enough have are cancelled.
-func (d *decision) wonBy(t *Task, won *Call) {
+func (d *decision) settleRace(t *Task, won *Call) {
 	if won.Join == JoinAll || won.IsError || t.OpenCalls == 0 {
 		return
 	}
@@ -38,17 +38,17 @@ func (d *decision) wonBy(t *Task, won *Call) {
 			d.view.touchCall(c)
 			continue
 		}
-		if child := d.view.task(c.Child.Task); child.called(c) {
+		if child := d.view.task(c.Child.Task); child.isAwaitedBy(c) {
 			d.cancel(child, ReasonCancelledByParent, "enough others of its group were first")
 			continue
 		}
-		d.letGo(t, c)
+		d.releaseCall(t, c)
 	}
 }
 
-// wonBy asks for what ends with the calls of the race for which this was the last that had
+// settleRace asks for what ends with the calls of the race for which this was the last that had
 // to complete.
-func (n *needs) wonBy(id TaskID, ref CallRef) {
+func (n *needs) settleRace(id TaskID, ref CallRef) {
 	won := n.view.calls[id][ref]
 	t := n.view.tasks[id]
 	if won == nil || t == nil || won.Join == JoinAll {
@@ -71,19 +71,19 @@ func (n *needs) complete(t *Task) {
 		return
 	}
 	if !t.Background && !t.Caller.IsZero() {
-		n.wonBy(t.Caller, t.Call)
+		n.settleRace(t.Caller, t.Call)
 	}
 	for _, row := range n.view.watchers[ChildRun{t.ID, t.Run}] {
-		n.wonBy(row.Task, row.Ref)
+		n.settleRace(row.Task, row.Ref)
 	}
 }
 
-// joinOver acts when a call has waited as long as it may: its child goes on in the
+// joinTimedOut acts when a call has waited as long as it may: its child goes on in the
 // background, or ends where there is no such thing.
-func (d *decision) joinOver(t *Task, c *Call) {
-	if child := d.view.task(c.Child.Task); child.called(c) && d.session().Limits.NoBackground {
+func (d *decision) joinTimedOut(t *Task, c *Call) {
+	if child := d.view.task(c.Child.Task); child.isAwaitedBy(c) && d.session().Limits.NoBackground {
 		d.cancel(child, ReasonCancelledByParent, "the join's deadline passed, and background work is switched off")
 		return
 	}
-	d.letGo(t, c)
+	d.releaseCall(t, c)
 }

@@ -164,9 +164,9 @@ func textBytes(b Block) int {
 	return 0
 }
 
-// mayWait refuses a message for which there is no room in a task's inbox. The first
+// checkInboxRoom refuses a message for which there is no room in a task's inbox. The first
 // one always finds room. News takes none: there is as much as children have ended.
-func (d *decision) mayWait(t *Task, blocks []Block) error {
+func (d *decision) checkInboxRoom(t *Task, blocks []Block) error {
 	limits := d.session().Limits
 	messages, size := 0, TextBytes(blocks)
 	for _, e := range d.view.inbox[t.ID] {

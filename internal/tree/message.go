@@ -113,8 +113,8 @@ func (Thinking) isBlock()   {}
 func (ToolUse) isBlock()    {}
 func (ToolResult) isBlock() {}
 
-// says reports whether the message has text that somebody could read.
-func (m *Message) says() bool {
+// hasText reports whether the message has text that somebody could read.
+func (m *Message) hasText() bool {
 	for _, b := range m.Blocks {
 		if text, ok := b.(Text); ok && strings.TrimSpace(text.Text) != "" {
 			return true

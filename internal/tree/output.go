@@ -144,9 +144,9 @@ func TranscriptOf(session SessionID, task TaskID) string {
 	return fmt.Sprintf("sessions/%s/tasks/%s/transcript", session, task)
 }
 
-// show closes a call's text with the state of a run that goes on. What the run has
+// setCallOutput closes a call's text with the state of a run that goes on. What the run has
 // said up to now follows from its transcript, which only grows.
-func (d *decision) show(c *Call, target *Task) {
+func (d *decision) setCallOutput(c *Call, target *Task) {
 	out := OutputOf(target)
 	if told := out.Progress; told == target.Told {
 		out.Unchanged, out.Progress, out.Recent = true, "", nil
@@ -189,8 +189,8 @@ func (t *Task) RecentActivities() []string {
 	return strings.Split(t.Recent, "\n")
 }
 
-// doing notes what a run does now.
-func (t *Task) doing(activity string) {
+// addActivity notes what a run does now.
+func (t *Task) addActivity(activity string) {
 	activity = strings.TrimSpace(strings.NewReplacer("\n", " ", "\r", " ").Replace(activity))
 	if activity == "" || activity == t.Activity {
 		return

@@ -262,9 +262,9 @@ func (s *script) state(db *database, id TaskID) string {
 	}
 	switch {
 	case t.State != StatePending:
-	case begun && ready.Precedence == goesBehind:
+	case begun && ready.Precedence == precedenceYielded:
 		text += ", goes behind"
-	case !begun && ready.Precedence == goesOn:
+	case !begun && ready.Precedence == precedenceStarted:
 		text += ", goes first"
 	case !begun && ready.Precedence > 0:
 		text += fmt.Sprintf(", precedence %d", ready.Precedence)

@@ -113,7 +113,7 @@ func (c CreateSession) decide(d *decision) (Answer, error) {
 	t.Authority = policy.OfRoot(c.Permissions, t.Permissions.Open(), false)
 	d.emit(t, SessionOpened{Agent: c.Agent.Name, Title: d.view.session.Title})
 	if len(c.History) > 0 {
-		d.begin(t, c.History)
+		d.importHistory(t, c.History)
 	}
 	if len(c.Message) > 0 {
 		d.accept(t, requester{trace: c.Trace})
@@ -133,7 +133,7 @@ func (d *decision) newTask(id TaskID, parent *Task, agent Agent, model, descript
 	}
 	if parent != nil {
 		t.Parent, t.Branch, t.Depth = parent.ID, BranchSubagent, parent.Depth+1
-		t.isolate(parent, agent)
+		t.setWorktrees(parent, agent)
 		parent.Children++
 		d.view.touchTask(parent)
 	}
@@ -200,7 +200,7 @@ func (c Send) decide(d *decision) (Answer, error) {
 		return nil, err
 	}
 	if t.State.Active() {
-		if err := d.mayWait(t, c.Message); err != nil {
+		if err := d.checkInboxRoom(t, c.Message); err != nil {
 			return nil, err
 		}
 	}
@@ -209,7 +209,7 @@ func (c Send) decide(d *decision) (Answer, error) {
 			d.rename(title)
 		}
 	}
-	sent := Sent{Task: t.ID, Message: d.say(t, requester{source: c.Source, trace: c.Trace}, c.Message)}
+	sent := Sent{Task: t.ID, Message: d.deliverMessage(t, requester{source: c.Source, trace: c.Trace}, c.Message)}
 	sent.Queued = !sent.Message.IsZero()
 	if sent.Queued && c.Interrupt {
 		sent.Backgrounded = d.interrupt(t)
@@ -218,8 +218,8 @@ func (c Send) decide(d *decision) (Answer, error) {
 	return sent, nil
 }
 
-// say gives a task a user message, or gives the id that it will have if it had to be queued.
-func (d *decision) say(t *Task, a requester, blocks []Block) (queued MessageID) {
+// deliverMessage gives a task a user message, or gives the id that it will have if it had to be queued.
+func (d *decision) deliverMessage(t *Task, a requester, blocks []Block) (queued MessageID) {
 	if !t.State.Active() {
 		d.accept(t, a)
 		d.takeInbox(t)
@@ -227,7 +227,7 @@ func (d *decision) say(t *Task, a requester, blocks []Block) (queued MessageID) 
 		return MessageID{}
 	}
 	e := &InboxEntry{Blocks: blocks, Source: a.source, Trace: a.trace}
-	d.queue(t, e)
+	d.enqueue(t, e)
 	if t.State == StateWaiting && t.Wait.Kind == WaitBackground {
 		d.wake(t)
 	}

@@ -12,13 +12,13 @@ import (
 func (d *decision) settle(t *Task) {
 	run, told := ChildRun{t.ID, t.Run}, false
 	if !t.Background && !t.Caller.IsZero() {
-		d.resolve(t, t.Caller, t.Call)
+		d.resolveCall(t, t.Caller, t.Call)
 	}
 	if t.Watchers > 0 {
 		t.Watchers = 0
 		for _, row := range d.view.watchers[run] {
 			set(&d.view.changes.Waits, row, false)
-			if d.resolve(t, row.Task, row.Ref) && row.Task == t.Caller {
+			if d.resolveCall(t, row.Task, row.Ref) && row.Task == t.Caller {
 				told = true
 			}
 		}
@@ -28,15 +28,15 @@ func (d *decision) settle(t *Task) {
 		caller := d.view.task(t.Caller)
 		caller.LiveBackground--
 		d.view.touchTask(caller)
-		if !told && !d.deaf[caller.ID] {
-			d.tell(caller, t, run)
+		if !told && !d.muted[caller.ID] {
+			d.deliverNews(caller, t, run)
 		}
 	}
 }
 
-// resolve closes a call with the outcome of the run that has ended, unless it is
+// resolveCall closes a call with the outcome of the run that has ended, unless it is
 // closed already or waits for something else by now, and reports whether it did.
-func (d *decision) resolve(ended *Task, caller TaskID, ref CallRef) bool {
+func (d *decision) resolveCall(ended *Task, caller TaskID, ref CallRef) bool {
 	c := d.view.call(caller, ref)
 	run := ChildRun{ended.ID, ended.Run}
 	if c == nil || c.State != CallWaiting || c.Child != run {
@@ -45,16 +45,16 @@ func (d *decision) resolve(ended *Task, caller TaskID, ref CallRef) bool {
 	c.ByOutcome, c.IsError = true, ended.State != StateCompleted
 	t := d.view.task(caller)
 	d.closeCall(t, c)
-	d.wonBy(t, c)
+	d.settleRace(t, c)
 	return true
 }
 
 // closeCall closes a call whose result the caller has set; with the last one the
 // task has reached its boundary.
-func (d *decision) closeCall(t *Task, c *Call) { d.closeAs(t, c, Denial{}) }
+func (d *decision) closeCall(t *Task, c *Call) { d.closeCallWith(t, c, Denial{}) }
 
-// closeAs is closeCall of a call that may have been denied.
-func (d *decision) closeAs(t *Task, c *Call, denial Denial) {
+// closeCallWith is closeCall of a call that may have been denied.
+func (d *decision) closeCallWith(t *Task, c *Call, denial Denial) {
 	if c.State == CallWaiting {
 		set(&d.view.changes.Timers, CallKey{t.ID, c.Ref}, nil)
 	}
@@ -86,7 +86,7 @@ func (d *decision) closeAs(t *Task, c *Call, denial Denial) {
 func (d *decision) boundary(t *Task) {
 	d.append(t, &Message{Role: RoleTool})
 	t.OpenMessage, t.Release = 0, 0
-	d.hear(t)
+	d.takeInboxForModel(t)
 	if t.State == StateWaiting {
 		d.wake(t)
 	}
@@ -112,7 +112,7 @@ func (d *decision) dropOpenCalls(t *Task) {
 		case CallWaiting:
 			d.stopWatching(c)
 		case CallAsking:
-			d.withdraw(t, c)
+			d.withdrawApproval(t, c)
 		}
 		c.Text, c.IsError, c.State = "not finished: the run ended before the result came", true, CallClosed
 		set(&d.view.changes.Timers, CallKey{t.ID, c.Ref}, nil)
@@ -130,16 +130,16 @@ func (d *decision) stopWatching(c *Call) {
 	set(&d.view.changes.Waits, WaitRow{Target: c.Child, Task: c.Task, Ref: c.Ref}, false)
 }
 
-// hear takes the inbox in, unless no model would see it in this run: then it is there for
+// takeInboxForModel takes the inbox in, unless no model would see it in this run: then it is there for
 // the next.
-func (d *decision) hear(t *Task) {
-	if d.mayAsk(t) {
+func (d *decision) takeInboxForModel(t *Task) {
+	if d.mayCallModel(t) {
 		d.takeInbox(t)
 	}
 }
 
-// mayAsk reports whether the run may call its model again.
-func (d *decision) mayAsk(t *Task) bool {
+// mayCallModel reports whether the run may call its model again.
+func (d *decision) mayCallModel(t *Task) bool {
 	return t.Iterations < t.MaxIterations && d.session().spent() == ""
 }
 
@@ -172,11 +172,11 @@ func (d *decision) takeInbox(t *Task) {
 	set(&d.view.inbox, t.ID, nil)
 	t.Inbox = 0
 	d.view.touchTask(t)
-	d.emitAside(t, InboxEmpty{})
+	d.emitOutsideRun(t, InboxEmpty{})
 }
 
-// queue puts an entry into a task's inbox; the command has asked for the inbox.
-func (d *decision) queue(t *Task, e *InboxEntry) {
+// enqueue puts an entry into a task's inbox; the command has asked for the inbox.
+func (d *decision) enqueue(t *Task, e *InboxEntry) {
 	e.Task, e.ID, e.QueuedAt = t.ID, MessageID(d.env.NewID()), d.env.Now
 	set(&d.view.inbox, t.ID, append(d.view.inbox[t.ID], e))
 	t.Inbox++
@@ -186,13 +186,13 @@ func (d *decision) queue(t *Task, e *InboxEntry) {
 	if t.State.Active() {
 		d.emit(t, queued)
 	} else {
-		d.emitAside(t, queued)
+		d.emitOutsideRun(t, queued)
 	}
 }
 
-// tell brings the news of a background run's end to its caller.
-func (d *decision) tell(caller, t *Task, run ChildRun) {
-	if caller.Depth == 0 && !caller.State.Active() && d.newsStarts(caller) {
+// deliverNews brings the news of a background run's end to its caller.
+func (d *decision) deliverNews(caller, t *Task, run ChildRun) {
+	if caller.Depth == 0 && !caller.State.Active() && d.newsMayStartRun(caller) {
 		d.accept(caller, requester{source: t.Source})
 		d.takeInbox(caller)
 		d.append(caller, &Message{Role: RoleUser, News: run})
@@ -200,7 +200,7 @@ func (d *decision) tell(caller, t *Task, run ChildRun) {
 	}
 	// A sub-agent that has ended hears of it when somebody resumes it, and a root that nothing
 	// starts with a user's next message, or once the budget is raised.
-	d.queue(caller, &InboxEntry{News: run, Source: t.Source})
+	d.enqueue(caller, &InboxEntry{News: run, Source: t.Source})
 	if caller.State != StateWaiting || caller.Wait.Kind != WaitBackground {
 		return
 	}

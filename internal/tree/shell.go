@@ -75,7 +75,7 @@ func (d *decision) launch(t *Task, call *Call, c CallChild) (*Task, error) {
 	if err := d.mayLaunch(t, call, c); err != nil {
 		return nil, err
 	}
-	shell := d.newTask(TaskID(d.env.NewID()), t, Agent{}, "", c.about())
+	shell := d.newTask(TaskID(d.env.NewID()), t, Agent{}, "", c.label())
 	shell.Kind, shell.MaxIterations, shell.Timeout = KindShell, 0, c.Shell.Timeout
 	shell.Origin = t.Source
 	d.accept(shell, requester{by: t.ID, call: call.Ref, background: true})
@@ -84,8 +84,8 @@ func (d *decision) launch(t *Task, call *Call, c CallChild) (*Task, error) {
 	return shell, nil
 }
 
-// about is what a command is for: what it says itself, if nobody has said it.
-func (c CallChild) about() string {
+// label is what a command is for: what it says itself, if nobody has said it.
+func (c CallChild) label() string {
 	if c.Description != "" {
 		return c.Description
 	}
@@ -108,7 +108,7 @@ func (d *decision) mayLaunch(t *Task, call *Call, c CallChild) error {
 	if err := limits.checkPart("the command", c.Shell.Line); err != nil {
 		return err
 	}
-	if err := checkName("the description", c.about()); err != nil {
+	if err := checkName("the description", c.label()); err != nil {
 		return err
 	}
 	if err := checkName("the file", c.Shell.File); err != nil {
@@ -174,7 +174,7 @@ func (c EndShell) decide(d *decision) (Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.took(t, c.From)
+	d.recordRequest(t, c.From)
 	t.Output = c.Output
 	if c.Reason == ReasonUnspecified {
 		d.finish(t, StateCompleted, ReasonUnspecified, "")
@@ -188,8 +188,8 @@ func (c EndShell) decide(d *decision) (Answer, error) {
 	return Ended{State: StateFailed}, nil
 }
 
-// sayOutput makes what a command has printed its answer, however it ends.
-func (d *decision) sayOutput(t *Task) {
+// appendOutput makes what a command has printed its answer, however it ends.
+func (d *decision) appendOutput(t *Task) {
 	text := excerpt.Tail(t.Output, d.session().Limits.PartBytes)
 	if text == "" {
 		text = noOutput
@@ -198,11 +198,11 @@ func (d *decision) sayOutput(t *Task) {
 	t.Answer = d.append(t, &Message{Role: RoleAssistant, Blocks: []Block{Text{Text: text}}}).Ordinal
 }
 
-// prints notes what a command has printed last.
-func (t *Task) prints(output string) {
+// setOutput notes what a command has printed last.
+func (t *Task) setOutput(output string) {
 	t.Output = excerpt.Tail(output, maxShellOutput)
 	lines := strings.Split(strings.TrimSpace(t.Output), "\n")
-	t.doing(excerpt.Head(lines[len(lines)-1], maxActivity))
+	t.addActivity(excerpt.Head(lines[len(lines)-1], maxActivity))
 }
 
 func (c BackgroundCommands) needs(n *needs) { n.openCalls(n.task(c.Task)) }
@@ -220,15 +220,15 @@ func (c BackgroundCommands) decide(d *decision) (Answer, error) {
 	if err := t.MustBeAgent(); err != nil {
 		return nil, err
 	}
-	if !d.release(t) {
+	if !d.releaseCommands(t) {
 		return nil, ErrNothingRuns
 	}
 	return Done{}, nil
 }
 
-// release has the worker of a run let commands go on in the background, and reports
+// releaseCommands has the worker of a run let commands go on in the background, and reports
 // whether any call may be running one.
-func (d *decision) release(t *Task) bool {
+func (d *decision) releaseCommands(t *Task) bool {
 	running := func(c *Call) bool { return c.State == CallStarted }
 	if t.State != StateRunning || t.OpenCalls == 0 || !slices.ContainsFunc(d.view.openCalls(t), running) {
 		return false
@@ -241,9 +241,9 @@ func (d *decision) release(t *Task) bool {
 	return true
 }
 
-// stop ends a task that a call wants ended, and closes the call with what it was.
+// stopTask ends a task that a call wants ended, and closes the call with what it was.
 // The caller hears of the end by that alone.
-func (d *decision) stop(t *Task, call *Call, target *Task) {
+func (d *decision) stopTask(t *Task, call *Call, target *Task) {
 	out := OutputOf(target)
 	message := "It was " + out.Status + " and is ended, with all below it."
 	if target.State.Terminal() {
@@ -266,7 +266,7 @@ func (d *decision) stop(t *Task, call *Call, target *Task) {
 	}
 	d.closeCall(t, call)
 	if target.State.Active() {
-		d.unheard([]*Task{t}, func() { d.cancel(target, ReasonCancelledByParent, "ended by a task above it") })
+		d.withMuted([]*Task{t}, func() { d.cancel(target, ReasonCancelledByParent, "ended by a task above it") })
 	}
 }
 

@@ -89,12 +89,12 @@ func (c SpawnTask) decide(d *decision) (Answer, error) {
 	}
 	a := requester{background: true, source: c.Source, trace: c.Trace}
 	if a.trace.IsZero() && parent.Run > 0 {
-		a.trace = parent.below()
+		a.trace = parent.childTrace()
 	}
 	if c.Notify {
 		a.by = parent.ID
 	}
-	d.judged(KindAgent, nil)
+	d.recordSpawn(KindAgent, nil)
 	return Spawned{Task: d.spawn(parent, c.Child, a, forkOf(parent)).ID}, nil
 }
 
@@ -105,23 +105,23 @@ func (d *decision) spawn(parent *Task, c Child, a requester, base Base) *Task {
 		model = parent.Model
 	}
 	t := d.newTask(TaskID(d.env.NewID()), parent, *c.Agent, model, c.Description)
-	d.bind(t, c)
+	d.applyBounds(t, c)
 	t.OnComplete = cmp.Or(c.OnComplete, t.OnComplete)
 	if t.Pin = c.Pin; t.Pin.IsZero() {
 		t.Pin = parent.Pin
 	}
 	t.Origin = cmp.Or(a.source, parent.Source)
 	if c.Fork || c.Agent.ForkContext {
-		t.goOnFrom(base)
+		t.continueFrom(base)
 	}
 	a.deadline = c.Deadline
 	d.accept(t, a)
-	d.append(t, &Message{Role: RoleUser, Blocks: c.told()})
+	d.append(t, &Message{Role: RoleUser, Blocks: c.messageBlocks()})
 	return t
 }
 
-// bind gives a task the bounds of its runs that are asked for.
-func (d *decision) bind(t *Task, c Child) {
+// applyBounds gives a task the bounds of its runs that are asked for.
+func (d *decision) applyBounds(t *Task, c Child) {
 	if c.Timeout > 0 {
 		t.Timeout = c.Timeout
 	}
@@ -130,15 +130,15 @@ func (d *decision) bind(t *Task, c Child) {
 	}
 }
 
-// bindAnew gives a task that is resumed the bounds that are asked for, else those of its
+// resetBounds gives a task that is resumed the bounds that are asked for, else those of its
 // definition. If that has changed since the task began they stay, for only the one that
 // counts now is at hand.
-func (d *decision) bindAnew(t *Task, c Child) {
+func (d *decision) resetBounds(t *Task, c Child) {
 	if a := c.Agent; a != nil && a.Version == t.AgentVersion {
 		limits := d.session().Limits
 		t.Timeout, t.MaxIterations = limits.timeout(*a), limits.iterations(*a, t.Depth)
 	}
-	d.bind(t, c)
+	d.applyBounds(t, c)
 }
 
 func (c SpawnCalls) needs(n *needs) {
@@ -171,11 +171,11 @@ func (c SpawnCalls) decide(d *decision) (Answer, error) {
 		}
 		calls[i] = call
 	}
-	d.took(t, c.From)
+	d.recordRequest(t, c.From)
 	var blocks []int
 	message := t.OpenMessage
 	for i, child := range c.Children {
-		if child.mayAnswer(calls[i]) {
+		if child.isWantedBy(calls[i]) {
 			d.spawnCall(t, calls[i], child)
 		}
 		if child.Shell != nil {
@@ -187,9 +187,9 @@ func (c SpawnCalls) decide(d *decision) (Answer, error) {
 	return stored, nil
 }
 
-// mayAnswer reports whether a call still wants the child. A command may have been
+// isWantedBy reports whether a call still wants the child. A command may have been
 // begun by then.
-func (c CallChild) mayAnswer(call *Call) bool {
+func (c CallChild) isWantedBy(call *Call) bool {
 	return call.State == CallOpen || call.State == CallApproved || call.State == CallStarted && c.Shell != nil
 }
 
@@ -220,7 +220,7 @@ func (d *decision) spawnCall(t *Task, call *Call, c CallChild) {
 	default:
 		child, err = d.resume(t, call, c, a)
 	}
-	d.judged(c.kind(), err)
+	d.recordSpawn(c.kind(), err)
 	if err != nil {
 		d.refuse(t, call, err, c.denialOf(err))
 		return
@@ -279,12 +279,12 @@ func (d *decision) resume(t *Task, call *Call, c CallChild, a requester) (*Task,
 	if err := c.checkText(d.session().Limits); err != nil {
 		return nil, err
 	}
-	if err := d.mayTake(c.Child); err != nil {
+	if err := d.checkIterations(c.Child); err != nil {
 		return nil, err
 	}
-	prompt := c.told()
+	prompt := c.messageBlocks()
 	if child.State.Active() {
-		if err := d.mayWait(child, prompt); err != nil {
+		if err := d.checkInboxRoom(child, prompt); err != nil {
 			return nil, err
 		}
 	} else {
@@ -292,12 +292,12 @@ func (d *decision) resume(t *Task, call *Call, c CallChild, a requester) (*Task,
 			return nil, err
 		}
 		a.deadline = c.Deadline
-		d.bindAnew(child, c.Child)
+		d.resetBounds(child, c.Child)
 	}
 	if child.State.Active() && !c.Background {
 		d.watch(child, t, call)
 	}
-	d.say(child, a, prompt)
+	d.deliverMessage(child, a, prompt)
 	return child, nil
 }
 

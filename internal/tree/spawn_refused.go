@@ -40,7 +40,7 @@ func (d *decision) mayHaveChild(parent *Task, c Child) error {
 	if err := checkName("the model", c.Model); err != nil {
 		return err
 	}
-	if err := d.mayTake(c); err != nil {
+	if err := d.checkIterations(c); err != nil {
 		return err
 	}
 	return c.checkText(limits)
@@ -62,8 +62,8 @@ func (c Child) checkText(limits Limits) error {
 	return nil
 }
 
-// told is the first message of a child's run.
-func (c Child) told() []Block {
+// messageBlocks is the first message of a child's run.
+func (c Child) messageBlocks() []Block {
 	blocks := []Block{Text{Text: c.Prompt}}
 	for _, text := range c.Context {
 		blocks = append(blocks, Text{Text: text})
@@ -71,8 +71,8 @@ func (c Child) told() []Block {
 	return blocks
 }
 
-// mayTake refuses more model calls than a root may make.
-func (d *decision) mayTake(c Child) error {
+// checkIterations refuses more model calls than a root may make.
+func (d *decision) checkIterations(c Child) error {
 	most := d.session().Limits.RootIterations
 	if c.Agent != nil {
 		most = max(most, c.Agent.MaxIterations)

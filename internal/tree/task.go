@@ -44,8 +44,8 @@ type Session struct {
 // Idle reports whether nothing is pending or running.
 func (s *Session) Idle() bool { return s.Pending == 0 && s.Running == 0 && s.Shells == 0 }
 
-// live is how many runs are under way.
-func (s *Session) live() int { return s.Pending + s.Running + s.Waiting + s.Shells }
+// liveRuns is how many runs are under way.
+func (s *Session) liveRuns() int { return s.Pending + s.Running + s.Waiting + s.Shells }
 
 // count changes how many tasks of a kind are in a state.
 func (s *Session) count(kind Kind, state State, by int) {

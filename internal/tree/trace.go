@@ -46,8 +46,8 @@ func spanSum(what byte, task TaskID, a, b int) [sha256.Size]byte {
 	return sha256.Sum256(binary.BigEndian.AppendUint64(name, uint64(b)))
 }
 
-// below is the trace of what a run asks for.
-func (t *Task) below() Trace {
+// childTrace is the trace of what a run asks for.
+func (t *Task) childTrace() Trace {
 	return Trace{ID: t.Trace.ID, Parent: RunSpan(t.ID, t.Run), Flags: t.Trace.Flags}
 }
 
@@ -58,7 +58,7 @@ func (d *decision) traceOf(t *Task, a requester) Trace {
 		return a.trace
 	}
 	if !a.by.IsZero() {
-		return d.view.task(a.by).below()
+		return d.view.task(a.by).childTrace()
 	}
 	sum := spanSum('t', t.ID, t.Run, 0)
 	return Trace{ID: TraceID(sum[:16])}
@@ -96,8 +96,8 @@ const (
 	PartRun              // all of it, from its acceptance to its end
 )
 
-// passes tells that the run leaves its state, and whether since its worker was lost.
-func (d *decision) passes(t *Task, to State, lost bool) {
+// recordStateLeft tells that the run leaves its state, and whether since its worker was lost.
+func (d *decision) recordStateLeft(t *Task, to State, lost bool) {
 	if d.env.Unmeasured {
 		return
 	}
@@ -113,32 +113,32 @@ func (d *decision) passes(t *Task, to State, lost bool) {
 	default:
 		return
 	}
-	d.passed(t, p)
+	d.recordPhase(t, p)
 }
 
-// passed completes what is told of a run.
-func (d *decision) passed(t *Task, p Passed) {
+// recordPhase completes what is told of a run.
+func (d *decision) recordPhase(t *Task, p Passed) {
 	p.Task, p.Run, p.Kind, p.Agent, p.Trace, p.Epoch, p.To = t.ID, t.Run, t.Kind, t.Agent, t.Trace, t.Epoch, d.env.Now
 	d.view.changes.Passed = append(d.view.changes.Passed, p)
 }
 
-// called tells of a call that waits for the run no more: it has the run's result, or
+// recordCallPhase tells of a call that waits for the run no more: it has the run's result, or
 // the run goes on without it.
-func (d *decision) called(t *Task) {
+func (d *decision) recordCallPhase(t *Task) {
 	if d.env.Unmeasured || t.Caller.IsZero() || t.Call == (CallRef{}) {
 		return
 	}
 	ended := *t
-	d.passed(t, Passed{Part: PartCall, From: t.AcceptedAt, Ended: &ended})
+	d.recordPhase(t, Passed{Part: PartCall, From: t.AcceptedAt, Ended: &ended})
 }
 
-// lived tells of a run that has ended.
-func (d *decision) lived(t *Task) {
+// recordRunPhase tells of a run that has ended.
+func (d *decision) recordRunPhase(t *Task) {
 	if d.env.Unmeasured {
 		return
 	}
 	ended := *t
-	d.passed(t, Passed{Part: PartRun, From: t.AcceptedAt, Ended: &ended})
+	d.recordPhase(t, Passed{Part: PartRun, From: t.AcceptedAt, Ended: &ended})
 }
 
 // Verdict is what became of the wish for a child. It is told to those who measure, and
@@ -148,8 +148,8 @@ type Verdict struct {
 	Refused string // the reason, as [Error.Reason] has it; empty: the child was started
 }
 
-// judged tells what became of the wish for a child.
-func (d *decision) judged(kind Kind, err error) {
+// recordSpawn tells what became of the wish for a child.
+func (d *decision) recordSpawn(kind Kind, err error) {
 	if d.env.Unmeasured {
 		return
 	}

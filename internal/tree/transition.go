@@ -54,12 +54,12 @@ func (d *decision) accept(t *Task, a requester) {
 	}
 	d.emit(t, started)
 	if t.Background {
-		d.called(t)
+		d.recordCallPhase(t)
 	}
 	if !t.Deadline.IsZero() {
 		d.setTimer(t, deadlineRef, t.Deadline)
 	}
-	d.offer(t, d.begins(t))
+	d.offer(t, d.startPrecedence(t))
 }
 
 // claim gives a pending run to a worker.
@@ -72,10 +72,10 @@ func (d *decision) claim(t *Task, nonce uint64, worker string) {
 		t.StartedAt = d.env.Now
 	}
 	d.move(t, StateRunning)
-	d.view.unready(t)
+	d.view.dropReady(t)
 	d.attach(t)
 	if t.Timeout > 0 {
-		d.setTimer(t, timeoutRef, t.timeUp(d.env.Now))
+		d.setTimer(t, timeoutRef, t.timeoutDue(d.env.Now))
 	}
 	d.emit(t, Dispatched{Epoch: t.Epoch, Worker: worker})
 }
@@ -109,23 +109,23 @@ func (d *decision) wake(t *Task) {
 	}
 	t.Wait = ParkedOn{}
 	d.move(t, StatePending)
-	d.offer(t, goesOn)
+	d.offer(t, precedenceStarted)
 	d.emit(t, Readied{Cause: ReadySatisfied, Epoch: t.Epoch})
 }
 
-// makeWay makes a run wait for a worker again, so that there is enough of the budget left for
+// yieldForBudget makes a run wait for a worker again, so that there is enough of the budget left for
 // the others that are with one.
-func (d *decision) makeWay(t *Task) { d.again(t, ReadyMadeWay, goesBehind) }
+func (d *decision) yieldForBudget(t *Task) { d.reoffer(t, ReadyMadeWay, precedenceYielded) }
 
 // redeliver makes a run whose worker was lost wait for another.
-func (d *decision) redeliver(t *Task) { d.again(t, ReadyRedelivered, goesOn) }
+func (d *decision) redeliver(t *Task) { d.reoffer(t, ReadyRedelivered, precedenceStarted) }
 
-// again takes a run from its worker and offers it to another.
-func (d *decision) again(t *Task, cause ReadyCause, precedence int) {
+// reoffer takes a run from its worker and offers it to another.
+func (d *decision) reoffer(t *Task, cause ReadyCause, precedence int) {
 	if t.State != StateRunning {
 		panic("tree: a run is offered again that is not running")
 	}
-	d.leaves(t, StatePending, cause == ReadyRedelivered)
+	d.transition(t, StatePending, cause == ReadyRedelivered)
 	d.endAttempt(t)
 	d.offer(t, precedence)
 	d.emit(t, Readied{Cause: cause, Epoch: t.Epoch})
@@ -139,7 +139,7 @@ func (d *decision) finish(t *Task, state State, reason Reason, detail string) {
 	}
 	d.dropOpenCalls(t)
 	if t.isShell() {
-		d.sayOutput(t)
+		d.appendOutput(t)
 	}
 	t.Wait, t.Reason, t.Detail, t.EndedAt = ParkedOn{}, reason, detail, d.env.Now
 	running := t.State == StateRunning
@@ -147,14 +147,14 @@ func (d *decision) finish(t *Task, state State, reason Reason, detail string) {
 	if running {
 		d.endAttempt(t)
 	}
-	d.view.unready(t)
+	d.view.dropReady(t)
 	if !t.Deadline.IsZero() {
 		set(&d.view.changes.Timers, CallKey{t.ID, deadlineRef}, nil)
 	}
 	if !t.Background {
-		d.called(t)
+		d.recordCallPhase(t)
 	}
-	d.lived(t)
+	d.recordRunPhase(t)
 	run := t.Ended()
 	d.view.changes.Runs = append(d.view.changes.Runs, &run)
 	result := Result{State: state, Reason: reason, Detail: detail, Usage: t.RunUsage, ToolUses: t.RunTools}
@@ -162,9 +162,9 @@ func (d *decision) finish(t *Task, state State, reason Reason, detail string) {
 		result.Message = t.Head
 	}
 	d.emit(t, result)
-	d.callBack(t)
+	d.requestCallback(t)
 	d.settle(t)
-	if t.Depth == 0 && t.Inbox > 0 && state != StateCancelled && (d.newsStarts(t) || d.heardOfUser(t)) {
+	if t.Depth == 0 && t.Inbox > 0 && state != StateCancelled && (d.newsMayStartRun(t) || d.hasUserMessage(t)) {
 		d.nextTurn(t)
 	}
 }
@@ -175,7 +175,7 @@ func (n *needs) finish(t *Task) {
 	}
 	n.boundary(t)
 	n.openCalls(t)
-	n.asking(t)
+	n.openApprovals(t)
 	n.settle(t)
 }
 
@@ -193,9 +193,9 @@ func (n *needs) settle(t *Task) {
 	}
 }
 
-// newsStarts reports whether news of children alone may start the next run of a root that has
+// newsMayStartRun reports whether news of children alone may start the next run of a root that has
 // ended: not if its last run was poisoned, and not if no model would see it.
-func (d *decision) newsStarts(t *Task) bool {
+func (d *decision) newsMayStartRun(t *Task) bool {
 	return t.Reason != ReasonPoisoned && d.session().spent() == ""
 }
 
@@ -210,14 +210,14 @@ func (d *decision) nextTurn(t *Task) {
 }
 
 // move changes the state and the session's counts with it.
-func (d *decision) move(t *Task, to State) { d.leaves(t, to, false) }
+func (d *decision) move(t *Task, to State) { d.transition(t, to, false) }
 
-// leaves is move for a run that may leave its state since its worker was lost.
-func (d *decision) leaves(t *Task, to State, lost bool) {
+// transition is move for a run that may leave its state since its worker was lost.
+func (d *decision) transition(t *Task, to State, lost bool) {
 	s := d.session()
 	s.count(t.Kind, t.State, -1)
 	s.count(t.Kind, to, 1)
-	d.passes(t, to, lost)
+	d.recordStateLeft(t, to, lost)
 	t.State, t.MovedAt = to, d.env.Now
 	d.view.changes.Session = s
 	d.view.touchTask(t)
@@ -234,15 +234,15 @@ func (d *decision) offer(t *Task, precedence int) {
 // parent goes on while its provider still has its conversation in the cache, and what waits for
 // a worker is a few agents' children rather than those of all.
 const (
-	goesOn     = 1 << 20 // the precedence of a run that has begun: more than any depth
-	goesBehind = 0       // that of one which makes way for others
+	precedenceStarted = 1 << 20 // the precedence of a run that has begun: more than any depth
+	precedenceYielded = 0       // that of one which makes way for others
 )
 
-// begins is the precedence of a run that has not begun. To a root of a tree that has grown, and to a
+// startPrecedence is the precedence of a run that has not begun. To a root of a tree that has grown, and to a
 // branch, a person speaks, who waits; of a new session nothing else is there to be ordered.
-func (d *decision) begins(t *Task) int {
+func (d *decision) startPrecedence(t *Task) int {
 	if t.Depth == 0 && d.session().Total > 1 {
-		return goesOn
+		return precedenceStarted
 	}
 	return max(0, t.Depth-1)
 }
@@ -255,8 +255,8 @@ func (d *decision) setTimer(t *Task, ref CallRef, due time.Time) {
 	set(&d.view.changes.Timers, CallKey{t.ID, ref}, &Timer{Task: t.ID, Ref: ref, Due: due})
 }
 
-// timeUp is when a run that a worker has since a moment has been RUNNING for too long.
-func (t *Task) timeUp(since time.Time) time.Time {
+// timeoutDue is when a run that a worker has since a moment has been RUNNING for too long.
+func (t *Task) timeoutDue(since time.Time) time.Time {
 	due := since.Add(t.Timeout - t.Ran)
 	if t.isShell() {
 		due = due.Add(shellGrace)

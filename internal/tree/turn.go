@@ -75,13 +75,13 @@ func (d *decision) stored(t *Task) Stored {
 	if t.OpenCalls > 0 {
 		return Stored{}
 	}
-	return d.goOn(t)
+	return d.atBoundary(t)
 }
 
-// goOn answers a request after which the model has to see the transcript as it is.
-func (d *decision) goOn(t *Task) Stored {
+// atBoundary answers a request after which the model has to see the transcript as it is.
+func (d *decision) atBoundary(t *Task) Stored {
 	s := d.session()
-	return Stored{Boundary: t.NextOrdinal - 1, Spent: s.spent(), Short: s.short(t), Source: t.Source}
+	return Stored{Boundary: t.NextOrdinal - 1, Spent: s.spent(), Short: s.mustYield(t), Source: t.Source}
 }
 
 func (c AppendAnswer) needs(n *needs) { n.task(c.From.Task) }
@@ -110,7 +110,7 @@ func (c AppendAnswer) decide(d *decision) (Answer, error) {
 	if err := d.session().Limits.checkAnswer(&c.Message); err != nil {
 		return nil, err
 	}
-	d.took(t, c.From)
+	d.recordRequest(t, c.From)
 	m := d.appendAnswer(t, c.Message)
 	for _, call := range opened {
 		d.view.touchCall(call)
@@ -120,7 +120,7 @@ func (c AppendAnswer) decide(d *decision) (Answer, error) {
 	t.RunTools += len(opened)
 	t.ToolUses += len(opened)
 	for _, activity := range activities(m.Blocks) {
-		t.doing(activity)
+		t.addActivity(activity)
 	}
 	return Stored{Ordinal: m.Ordinal}, nil
 }
@@ -133,7 +133,7 @@ func (d *decision) appendAnswer(t *Task, said Message) *Message {
 	m := d.append(t, &Message{
 		Role: RoleAssistant, Blocks: said.Blocks, Model: said.Model, Usage: said.Usage, Stop: said.Stop,
 	})
-	if m.says() {
+	if m.hasText() {
 		t.Answer = m.Ordinal
 	}
 	return m
@@ -174,7 +174,7 @@ func (c StartCall) decide(d *decision) (Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.took(t, c.From)
+	d.recordRequest(t, c.From)
 	call.State = CallStarted
 	d.view.touchCall(call)
 	return Stored{}, nil
@@ -194,7 +194,7 @@ func (c CloseCall) decide(d *decision) (Answer, error) {
 	if err := d.session().Limits.checkPart("the result", c.Text); err != nil {
 		return nil, err
 	}
-	d.took(t, c.From)
+	d.recordRequest(t, c.From)
 	call.Text, call.IsError = c.Text, c.IsError
 	d.closeDenied(t, call, c.Denial)
 	return d.stored(t), nil
@@ -218,7 +218,7 @@ func (c AwaitTask) decide(d *decision) (Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.took(t, c.From)
+	d.recordRequest(t, c.From)
 	target, err := d.below(t, c.Target)
 	if t.Source != "" {
 		err = errInternal(t)
@@ -228,14 +228,14 @@ func (c AwaitTask) decide(d *decision) (Answer, error) {
 		call.Text, call.IsError = err.Error(), true
 		d.closeCall(t, call)
 	case c.Stop:
-		d.stop(t, call, target)
+		d.stopTask(t, call, target)
 	case target.State.Terminal():
 		call.Child, call.ByOutcome, call.Reads = ChildRun{target.ID, target.Run}, true, true
 		call.IsError = target.State != StateCompleted
 		d.closeCall(t, call)
 	case c.Timeout <= 0:
 		call.Child, call.Reads = ChildRun{target.ID, target.Run}, true
-		d.show(call, target)
+		d.setCallOutput(call, target)
 		d.closeCall(t, call)
 	default:
 		call.State, call.Child, call.Reads = CallWaiting, ChildRun{target.ID, target.Run}, true
@@ -268,9 +268,9 @@ func (c Report) decide(d *decision) (Answer, error) {
 	}
 	t.LastSeq = c.From.Seq
 	if t.isShell() {
-		t.prints(c.Output)
+		t.setOutput(c.Output)
 	} else {
-		t.doing(excerpt.Head(c.Activity, maxActivity))
+		t.addActivity(excerpt.Head(c.Activity, maxActivity))
 	}
 	d.view.touchTask(t)
 	if d.env.Now.Sub(t.ReportedAt) >= reportEvery {

@@ -312,9 +312,9 @@ func (v *View) touchTask(t *Task) {
 	set(&v.changes.Tasks, t.ID, t)
 }
 
-// unready says that a run waits for a worker no longer. There is a row of it only if it
+// dropReady says that a run waits for a worker no longer. There is a row of it only if it
 // did when it was last stored.
-func (v *View) unready(t *Task) {
+func (v *View) dropReady(t *Task) {
 	if was := v.stored[t.ID]; was != nil && was.State == StatePending {
 		set(&v.changes.Ready, t.ID, nil)
 		return

@@ -31,9 +31,9 @@ func CheckWorkspace(name string) error {
 	return nil
 }
 
-// isolate says where a task works: where its parent does, in a worktree of its own
+// setWorktrees says where a task works: where its parent does, in a worktree of its own
 // below that if its agent wants one.
-func (t *Task) isolate(parent *Task, agent Agent) {
+func (t *Task) setWorktrees(parent *Task, agent Agent) {
 	t.Worktrees = parent.Worktrees
 	if agent.Worktree {
 		t.Worktrees = strings.TrimSpace(t.Worktrees + " " + t.ID.String())
