@@ -195,6 +195,6 @@ func (s *taskServer) GetTranscript(req *pb.GetTranscriptRequest, stream pb.TaskS
 // gone says that a task that was there is not any more. The messages of a session that is
 // deleted go in no order: what was read of them is whole if the task is there afterwards.
 func (s *taskServer) gone(ctx context.Context, t *tree.Task) error {
-	_, err := s.svc.Store.Standing(ctx, tenant(ctx), t.Session, t.ID)
+	_, err := s.svc.Store.TaskStatus(ctx, tenant(ctx), t.Session, t.ID)
 	return err
 }

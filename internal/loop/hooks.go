@@ -48,7 +48,7 @@ func (r *runner) stop(ctx context.Context, answer *tree.Message) (Reply, error) 
 	}
 	left := r.leaves(ctx)
 	if !r.TakesLeft {
-		answer.Tell(left, r.MaxPart)
+		answer.AppendLine(left, r.MaxPart)
 		left = ""
 	}
 	switch {

@@ -241,7 +241,7 @@ func lacks(answer *tree.Message) string {
 // end records the model's answer as the end of the run, which goes on if there is news
 // that it has to take in first.
 func (r *runner) end(ctx context.Context, answer *tree.Message) (Outcome, error) {
-	answer.Tell(lacks(answer), r.MaxPart)
+	answer.AppendLine(lacks(answer), r.MaxPart)
 	reply, err := r.stop(ctx, answer)
 	switch {
 	case err != nil:

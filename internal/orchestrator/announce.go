@@ -68,7 +68,7 @@ func (s *Service) announceSome(ctx context.Context) (bool, error) {
 	if s.stock.enough(room) {
 		return false, nil // the slot that takes one looks again
 	}
-	rows, err := s.Store.TakeReady(ctx, room, announceLease)
+	rows, err := s.Store.PickReady(ctx, room, announceLease)
 	if err != nil || len(rows) == 0 {
 		return false, err
 	}
@@ -110,7 +110,7 @@ const lookAgain = 50 * time.Millisecond
 // one more announcement, or after a run has made room for another one of its session: at once if
 // something waits, otherwise when it has not looked for a while.
 func (s *Service) lookForMore() {
-	if s.Store.Behind() {
+	if s.Store.MayHaveBacklog() {
 		s.lookForReady()
 		return
 	}

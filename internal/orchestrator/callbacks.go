@@ -48,7 +48,7 @@ func (s *Service) callBack(ctx context.Context) error {
 	for look, going := true, true; going; look, going = calling.pause(ctx, tick.C) {
 		if look {
 			due, next, err := s.Store.DueCallbacks(ctx, after, callbacksSeenOfHost, callbacksSeen)
-			asked, nextAsked, errAsked := s.Store.DueAsked(ctx, afterAsked, callbacksSeenOfHost, callbacksSeen)
+			asked, nextAsked, errAsked := s.Store.DueApprovalCallbacks(ctx, afterAsked, callbacksSeenOfHost, callbacksSeen)
 			if err := errors.Join(err, errAsked); err != nil && ctx.Err() == nil {
 				s.Logger.WarnContext(ctx, "looking for callbacks failed", "error", err)
 			}

@@ -39,7 +39,7 @@ func (l *slot) claimed(ctx context.Context, a *exchange, answer tree.Answer, err
 	if held == nil {
 		return nil, nil
 	}
-	assignment, err := l.assigned(ctx, held, granted, a.pending.AtHand(), claim.GetHeld())
+	assignment, err := l.assigned(ctx, held, granted, a.pending.CachedConversation(), claim.GetHeld())
 	if errors.Is(err, errUnfit) {
 		return l.refuse(pb.RefusedCause_REFUSED_CAUSE_STALE), nil
 	}
@@ -61,13 +61,13 @@ func (l *slot) granted(a *exchange, run *tree.Claimed, by carrier, known bool) *
 }
 
 // assigned gives the assignment and the transcript of a run that is on the stream.
-func (l *slot) assigned(ctx context.Context, held *lease, granted *tree.Claimed, known store.AtHand, has *pb.TranscriptHeld) ([]*pb.WorkResponse, error) {
+func (l *slot) assigned(ctx context.Context, held *lease, granted *tree.Claimed, known store.CachedConversation, has *pb.TranscriptHeld) ([]*pb.WorkResponse, error) {
 	t, by := &granted.Task, &held.by
 	if guarded(t) && !by.Has(wire.FeaturePolicy) || placed(granted) && !by.Has(wire.FeatureWorkspaces) {
 		l.abandon(false)
 		return nil, errUnfit
 	}
-	seen, err := l.svc.Store.Recall(ctx, known)
+	seen, err := l.svc.Store.ConversationFromCache(ctx, known)
 	if err == nil && seen == nil {
 		seen, err = l.svc.Store.Conversation(ctx, granted.Tenant, t.Session, t.ID)
 	}

@@ -26,7 +26,7 @@ func (s *Service) BackgroundCommands(ctx context.Context, tenant string, id tree
 // release asks the workers again that have runs whose commands are to go on in the
 // background, in case they were not told.
 func (s *Service) release(ctx context.Context) error {
-	runs, err := s.Store.Released(ctx, s.Replica)
+	runs, err := s.Store.ReleasedTasks(ctx, s.Replica)
 	for _, t := range runs {
 		s.leases.release(t.ID, t.Epoch, t.Release)
 	}

@@ -11,7 +11,7 @@ type feed struct {
 
 func newFeed() *feed { return &feed{changed: make(chan struct{}, 1)} }
 
-func (f *feed) committed(t store.Touched) {
+func (f *feed) committed(t store.SessionUpdate) {
 	f.offered.add(t)
 	poke(f.changed)
 }
@@ -33,7 +33,7 @@ type offered struct {
 // store.
 const offeredMost = watchBatch
 
-func (o *offered) add(t store.Touched) {
+func (o *offered) add(t store.SessionUpdate) {
 	if o.last != t.LastSeq-int64(len(t.Events)) {
 		o.events = nil
 	}

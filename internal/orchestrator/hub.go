@@ -17,21 +17,21 @@ import (
 type hub struct {
 	mu        sync.Mutex
 	onlookers map[tree.SessionID]map[onlooker]struct{}
-	begun     *simplelru.LRU[tree.SessionID, *store.Begun] // see underWay
+	begun     *simplelru.LRU[tree.SessionID, *store.RootStart] // see underWay
 }
 
 // onlooker is one who looks at a session: a [waiter], a [viewer] or the [feed] of a tail.
 // The hub's lock is held while it is told.
 type onlooker interface {
-	committed(store.Touched) // this replica has committed something
-	unsure()                 // something may have happened
+	committed(store.SessionUpdate) // this replica has committed something
+	unsure()                       // something may have happened
 }
 
 // begunMost is of how many new sessions a hub knows that they are under way.
 const begunMost = 1000
 
 func newHub() *hub {
-	begun, _ := simplelru.NewLRU[tree.SessionID, *store.Begun](begunMost, nil) // it fails for a size of 0
+	begun, _ := simplelru.NewLRU[tree.SessionID, *store.RootStart](begunMost, nil) // it fails for a size of 0
 	return &hub{onlookers: map[tree.SessionID]map[onlooker]struct{}{}, begun: begun}
 }
 
@@ -68,11 +68,11 @@ func (h *hub) count() (n int) {
 }
 
 // committed tells those who look at a session of a commit.
-func (h *hub) committed(t store.Touched) {
+func (h *hub) committed(t store.SessionUpdate) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if t.Begun != nil {
-		h.begun.Add(t.Session, t.Begun)
+	if t.RootStart != nil {
+		h.begun.Add(t.Session, t.RootStart)
 	} else if begun, _ := h.begun.Peek(t.Session); begun != nil && slices.Contains(t.Ended, begun.Task) {
 		h.begun.Remove(t.Session)
 	}
@@ -125,7 +125,7 @@ func (h *hub) narrow(w *waiter, of tree.ChildRun) {
 }
 
 // ended gives how the run has ended that somebody waits for, if that is known.
-func (h *hub) ended(w *waiter) *store.End {
+func (h *hub) ended(w *waiter) *store.RunEnd {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if w.end == nil || w.end.Run() != w.of {

@@ -16,7 +16,7 @@ func (s *Service) Inbox(ctx context.Context, tenant string, id tree.SessionID, t
 		return tree.TaskID{}, nil, err
 	}
 	if task.IsZero() {
-		task = session.GoesOnWith()
+		task = session.CurrentTask()
 	}
 	t, err := s.Store.Task(ctx, id, task)
 	if err != nil {
@@ -90,7 +90,7 @@ func (s *Service) retain(ctx context.Context) error {
 	if s.Retain <= 0 {
 		return nil
 	}
-	old, last, err := s.Store.Old(ctx, s.Retain, s.sweeper.retained, retainLook)
+	old, last, err := s.Store.IdleSessions(ctx, s.Retain, s.sweeper.retained, retainLook)
 	if err != nil {
 		return err
 	}

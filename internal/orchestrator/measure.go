@@ -13,13 +13,13 @@ func (s *Service) measure(c store.Commit) {
 		return
 	}
 	s.measures.Committed(c.Commands, c.Refused, c.Took)
-	for _, p := range c.Passed {
-		s.measures.Passed(p.Session, *p.Passed)
+	for _, p := range c.Phases {
+		s.measures.Passed(p.Session, *p.CompletedPhase)
 	}
-	for _, v := range c.Verdicts {
+	for _, v := range c.SpawnOutcomes {
 		s.measures.Judged(v)
 	}
-	for _, m := range c.Spent {
+	for _, m := range c.Costs {
 		s.measures.Spent(m.Model, m.Micros)
 	}
 }

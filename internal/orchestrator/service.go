@@ -120,8 +120,8 @@ func New(c Config) (*Service, error) {
 		kick: make(chan struct{}, 1), later: make(chan struct{}, 1), stopping: make(chan struct{}), dead: make(chan string, deadAtOnce),
 	}
 	s.standby = newStandby(&s.census)
-	s.others.Store(!c.Store.Alone())
-	s.standby.open(c.Store.Alone())
+	s.others.Store(!c.Store.Exclusive())
+	s.standby.open(c.Store.Exclusive())
 	s.workers = alive.NewProber(alive.Config{Died: s.workerDied, Logger: c.Logger})
 	if c.Telemetry != nil {
 		var err error
@@ -163,7 +163,7 @@ func (s *Service) Run(ctx context.Context) error {
 	g.Go(func() error { return s.inherit(ctx) })
 	g.Go(func() error { return s.agents.follow(ctx) })
 	g.Go(func() error { return s.callBack(ctx) })
-	if !s.Store.Alone() {
+	if !s.Store.Exclusive() {
 		g.Go(func() error { return s.nudge(ctx) })
 		g.Go(func() error { return s.listen(ctx) })
 		g.Go(func() error { return s.hear(ctx) })

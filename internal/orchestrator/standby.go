@@ -51,8 +51,8 @@ func (b *standby) any() bool {
 	return len(b.waiting) > 0
 }
 
-// Spare implements store.Standby.
-func (b *standby) Spare() int {
+// IdleSlots implements store.Standby.
+func (b *standby) IdleSlots() int {
 	if !b.any() {
 		return -1
 	}
@@ -130,14 +130,14 @@ func (b *standby) back(s *standbySlot, got bool) (waits bool) {
 	return waits
 }
 
-// Offers implements store.Slot.
-func (s *standbySlot) Offers() store.Offer {
+// Offer implements store.Slot.
+func (s *standbySlot) Offer() store.Offer {
 	return store.Offer{Worker: s.by.worker, Nonce: s.takes.GetNonce()}
 }
 
-// Given implements store.Slot. The run is held before anybody can hear that it was ended from
+// Assign implements store.Slot. The run is held before anybody can hear that it was ended from
 // outside.
-func (s *standbySlot) Given(run *store.Given) {
+func (s *standbySlot) Assign(run *store.Assignment) {
 	l := s.slot
 	waits := l.svc.standby.back(s, run != nil)
 	switch {
@@ -160,13 +160,13 @@ func (s *standbySlot) Given(run *store.Given) {
 // stoodDown is what has become of a slot that has waited: a run, or none.
 type stoodDown struct {
 	*standbySlot
-	run   *store.Given
+	run   *store.Assignment
 	lease *lease
 }
 
 // over tells the slot's stream how its wait has ended. A wait ends once, and the next one
 // begins only after the stream has looked, so this never waits.
-func (s *standbySlot) over(run *store.Given, lease *lease) {
+func (s *standbySlot) over(run *store.Assignment, lease *lease) {
 	s.slot.stoodDown <- stoodDown{s, run, lease}
 }
 
@@ -225,7 +225,7 @@ func (l *slot) toldStoodDown(ctx context.Context, down stoodDown) []*pb.WorkResp
 	if l.seat.current() != down.lease {
 		return nil // it was ended from outside, and the worker has been told
 	}
-	return l.withRun(ctx, answer, down.lease, down.run.Claimed, down.run.AtHand, down.takes)
+	return l.withRun(ctx, answer, down.lease, down.run.Claimed, down.run.CachedConversation, down.takes)
 }
 
 // relieve sends slots that wait to the dispatch stream, for what is on it and nobody has come for
@@ -254,13 +254,13 @@ func (s *Service) giveKept(ctx context.Context) {
 		}
 		claim, err := s.Store.ClaimFor(ctx, store.Announced{Session: run.Session, Task: run.Task, Epoch: run.Epoch}, to)
 		if err != nil {
-			to.Given(nil)
+			to.Assign(nil)
 			return
 		}
 		s.serving.Go(func() {
 			_, err := claim.Wait(context.WithoutCancel(ctx))
 			if err != nil {
-				to.Given(nil)
+				to.Assign(nil)
 			}
 			if err != nil && ctx.Err() == nil {
 				s.notTaken(ctx, run.Hint, err)

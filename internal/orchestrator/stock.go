@@ -76,7 +76,7 @@ func (k *stock) add(now time.Time, ready ...store.Ready) {
 func (k *stock) committed(now time.Time, ready []store.Ready) (waiting bool) {
 	var ahead []store.Ready
 	for _, r := range ready {
-		if r.Ahead {
+		if r.AnnouncedOnCommit {
 			ahead = append(ahead, r)
 		} else {
 			waiting = true

@@ -36,14 +36,14 @@ func (s *Service) sweep(ctx context.Context) error {
 			{"retention", s.retain},
 			{"deleted sessions", s.purge},
 			{"missing workers", s.missWorkers},
-			{"replicas long gone", s.Store.Forget},
+			{"replicas long gone", s.Store.ForgetSilentReplicas},
 		} {
 			if err := step.do(ctx); err != nil && ctx.Err() == nil {
 				s.Logger.WarnContext(ctx, "a sweep failed", "step", step.name, "error", err)
 			}
 		}
 		s.lookForReady()
-		if !s.Store.Alone() {
+		if !s.Store.Exclusive() {
 			s.hub.pokeAll() // a nudge may have been lost
 		}
 		select {
@@ -86,7 +86,7 @@ func (s *Service) stayAlive(ctx context.Context) error {
 // beat says that this replica is alive, and learns whether others are, and how much all
 // workers can do.
 func (s *Service) beat(ctx context.Context) error {
-	there, err := s.Store.Beat(ctx, s.Replica, s.census.slots(), s.replicaDead())
+	there, err := s.Store.Heartbeat(ctx, s.Replica, s.census.slots(), s.replicaDead())
 	if err != nil {
 		return err
 	}
@@ -106,7 +106,7 @@ func (s *Service) takeBack(ctx context.Context) error {
 	// Ours are not lost, however long our heartbeats may have been held up.
 	lost = slices.DeleteFunc(lost, func(a store.Attempt) bool { return a.Replica == s.Replica })
 	held := s.leases.all() // before the rows, which may be newer
-	ours, err := s.Store.AttemptsOf(ctx, s.Replica)
+	ours, err := s.Store.AttemptsOfReplica(ctx, s.Replica)
 	if err != nil {
 		return err
 	}

@@ -36,9 +36,9 @@ import (
 func (l *slot) prepare(a *exchange, lease *lease, cmd tree.Command) {
 	var offer *store.Offer
 	if offered := a.req.GetTakes(); offered != nil && lease.by.worker != "" {
-		a.next = l.svc.stock.drawFor(time.Now(), l.svc.pulling(), func(other tree.SessionID) bool { return l.svc.Store.Together(other, lease.session) })
+		a.next = l.svc.stock.drawFor(time.Now(), l.svc.pulling(), func(other tree.SessionID) bool { return l.svc.Store.SameCommitter(other, lease.session) })
 		offer = &store.Offer{
-			Worker: lease.by.worker, Nonce: offered.GetNonce(), Spare: l.svc.census.idle(),
+			Worker: lease.by.worker, Nonce: offered.GetNonce(), IdleSlots: l.svc.census.idle(),
 			Next: store.Announced{Session: a.next.Session, Task: a.next.Task, Epoch: a.next.Epoch},
 		}
 		a.mayGrant, a.offeredBy = true, lease.by
@@ -89,11 +89,11 @@ func (l *slot) nextRun(ctx context.Context, a *exchange, last *lease, answer *pb
 	if held == nil {
 		return answers
 	}
-	return l.withRun(ctx, answer, held, granted, a.pending.AtHand(), a.req.GetTakes())
+	return l.withRun(ctx, answer, held, granted, a.pending.CachedConversation(), a.req.GetTakes())
 }
 
 // withRun is an answer to a slot, with the run that it has got without asking for that one.
-func (l *slot) withRun(ctx context.Context, answer *pb.WorkResponse, held *lease, run *tree.Claimed, known store.AtHand, takes *pb.Takes) []*pb.WorkResponse {
+func (l *slot) withRun(ctx context.Context, answer *pb.WorkResponse, held *lease, run *tree.Claimed, known store.CachedConversation, takes *pb.Takes) []*pb.WorkResponse {
 	t := &run.Task
 	var has *pb.TranscriptHeld
 	if takes.GetHeldTaskId() == t.ID.String() {
@@ -114,7 +114,7 @@ func (l *slot) withRun(ctx context.Context, answer *pb.WorkResponse, held *lease
 // takenWith gives the run that a slot has got in the transaction which has given its own back,
 // if it has got one.
 func (l *slot) takenWith(ctx context.Context, a *exchange) *tree.Claimed {
-	granted, refused := a.pending.Taken()
+	granted, refused := a.pending.NextRun()
 	if refused != nil {
 		l.svc.notTaken(ctx, a.next.Hint, refused)
 	}
@@ -183,7 +183,7 @@ func (l *slot) givenTo(ctx context.Context, again *pb.Reattach) (*pb.GivenRun, e
 	if again.GetTakesNonce() == 0 {
 		return nil, nil
 	}
-	given, err := l.svc.Store.AttemptsBy(ctx, again.GetWorkerId(), again.GetTakesNonce())
+	given, err := l.svc.Store.AttemptsByNonce(ctx, again.GetWorkerId(), again.GetTakesNonce())
 	if err != nil || len(given) == 0 {
 		return nil, err
 	}

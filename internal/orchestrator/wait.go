@@ -17,15 +17,15 @@ type waiter struct {
 
 	// Guarded by the hub.
 	of  tree.ChildRun // of no task: not known yet
-	end *store.End    // of the last run of the task that has ended here, if it is known
+	end *store.RunEnd // of the last run of the task that has ended here, if it is known
 }
 
 // committed makes the waiter look again if a run of the task has ended, or if it is not known
 // yet which task that is.
-func (w *waiter) committed(t store.Touched) {
+func (w *waiter) committed(t store.SessionUpdate) {
 	ended := slices.Contains(t.Ended, w.of.Task)
 	if ended {
-		w.end = t.End(w.of.Task)
+		w.end = t.EndOf(w.of.Task)
 	}
 	if ended || w.of.Task.IsZero() {
 		w.poke(ended)
@@ -83,11 +83,11 @@ func (s *Service) look(
 	ctx context.Context, tenant string, w *waiter, likely bool,
 ) (seen Waited, ended bool, err error) {
 	if end := s.hub.ended(w); end != nil {
-		t, out, err := s.Store.EndOf(ctx, end)
+		t, out, err := s.Store.OutputAtEnd(ctx, end)
 		return Waited{t, out, end.Session()}, true, err
 	}
 	if !likely {
-		now, err := s.Store.Standing(ctx, tenant, w.session, w.of.Task)
+		now, err := s.Store.TaskStatus(ctx, tenant, w.session, w.of.Task)
 		if err != nil || !s.past(w, now) {
 			return Waited{}, false, err
 		}
@@ -96,7 +96,7 @@ func (s *Service) look(
 	if err != nil {
 		return Waited{}, false, err
 	}
-	ended = s.past(w, store.StandingOf(t))
+	ended = s.past(w, store.TaskStatusOf(t))
 	if t.Run > w.of.Run {
 		t, out, err = s.outputOf(ctx, t, w.of.Run)
 	}
@@ -105,7 +105,7 @@ func (s *Service) look(
 
 // past reports whether a task has come past the run that somebody waits for, which is its
 // current one if they have not said.
-func (s *Service) past(w *waiter, now store.Standing) bool {
+func (s *Service) past(w *waiter, now store.TaskStatus) bool {
 	of := tree.ChildRun{Task: now.Task, Run: w.of.Run}
 	if of.Run == 0 {
 		of.Run = now.Run

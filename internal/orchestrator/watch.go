@@ -49,8 +49,8 @@ func newViewer(deltas bool) *viewer {
 	return v
 }
 
-func (*viewer) committed(store.Touched) {}
-func (*viewer) unsure()                 {}
+func (*viewer) committed(store.SessionUpdate) {}
+func (*viewer) unsure()                       {}
 
 // watching is one watch of a session.
 type watching struct {
@@ -77,7 +77,7 @@ func (s *Service) WatchSession(ctx context.Context, tenant string, id tree.Sessi
 	case w.After >= session.NextSeq:
 		return nil, tree.ErrBeyondEnd.With("after_seq is %d, the last event %d", w.After, session.NextSeq-1)
 	}
-	if w.Deltas && !s.Store.Alone() {
+	if w.Deltas && !s.Store.Exclusive() {
 		defer s.wishes.join(id)()
 	}
 	v := &watching{svc: s, id: id, several: w.Several, last: w.After, send: send}

@@ -74,7 +74,7 @@ func (s *Store) DropAgent(ctx context.Context, tenant, name string) (version str
 // TenantAgents lists the agents that a tenant has put, by name, with the versions
 // that count.
 func (s *Store) TenantAgents(ctx context.Context, tenant string) ([]AgentVersion, error) {
-	return query(ctx, glancing{s.db}, "tenant_agents", plainVersionRow, tenant)
+	return query(ctx, coalescingReader{s.db}, "tenant_agents", plainVersionRow, tenant)
 }
 
 // AgentsSnapshot is which agents a tenant had put at some time. It never changes.
@@ -105,11 +105,11 @@ var ErrAgentsChanged = errors.New("store: the tenant's agents are others now")
 
 // readsAgents reports whether a batch reads the agents of tenants before it decides, instead
 // of having the database look that they are still the same.
-func (b *batch) readsAgents() bool { return b.care == rereading || b.Alone() }
+func (b *batch) readsAgents() bool { return b.mode == modeReread || b.Exclusive() }
 
-// unchangedAgents has the database look that a tenant's agents are those that a session is
+// compareAgents has the database look that a tenant's agents are those that a session is
 // to be opened with. It fails with errChanged if they are not.
-func (b *batch) unchangedAgents(tenant string, then *AgentsSnapshot) []lookup {
+func (b *batch) compareAgents(tenant string, then *AgentsSnapshot) []lookup {
 	if b.agents[tenant] == &then.versions {
 		return nil
 	}
@@ -117,8 +117,8 @@ func (b *batch) unchangedAgents(tenant string, then *AgentsSnapshot) []lookup {
 	return []lookup{{"agents_unchanged", [][]any{{tenant, then.lines}}, func(row row) error { return row.Scan(new(int)) }}}
 }
 
-// otherAgents reports whether a session was to be opened with agents that are others now.
-func (b *batch) otherAgents(p *Pending) bool {
+// agentsDiffer reports whether a session was to be opened with agents that are others now.
+func (b *batch) agentsDiffer(p *Pending) bool {
 	if p.agents == nil || !b.readsAgents() {
 		return false
 	}

@@ -43,12 +43,12 @@ func (s *Store) OpenApprovals(ctx context.Context) (open int, oldest time.Durati
 }
 
 // approvals looks up approvals by their ids.
-func (b *batch) approvals(wanted []want) (_ lookup, put func()) {
-	found := map[inSession[tree.ApprovalID]]*tree.Approval{}
+func (b *batch) approvals(wanted []sessionNeeds) (_ lookup, put func()) {
+	found := map[sessionKey[tree.ApprovalID]]*tree.Approval{}
 	var keys [][]any
 	for _, w := range wanted {
 		for _, id := range w.Approvals {
-			k := inSession[tree.ApprovalID]{w.session, id}
+			k := sessionKey[tree.ApprovalID]{w.session, id}
 			if _, asked := found[k]; !asked {
 				found[k] = nil
 				keys = append(keys, []any{idColumn(&k.session), idColumn(&k.key)})
@@ -58,7 +58,7 @@ func (b *batch) approvals(wanted []want) (_ lookup, put func()) {
 	take := func(row row) error {
 		a := &Approval{}
 		err := row.Scan(approvalRow(a)...)
-		found[inSession[tree.ApprovalID]{a.Session, a.ID}] = &a.Approval
+		found[sessionKey[tree.ApprovalID]{a.Session, a.ID}] = &a.Approval
 		return err
 	}
 	return lookup{"approvals", keys, take}, func() {
@@ -82,7 +82,7 @@ func (s *Store) Approvals(ctx context.Context, tenant, token string, size int) (
 	if _, err := list.after(token, after[:]); err != nil {
 		return Page[Approval]{}, err
 	}
-	found, last, err := scan(ctx, s.scans, "approvals_of_tenant", approvalRow, size, rowsOfLook, tenant, after[:], size, rowsOfLook)
+	found, last, err := scan(ctx, s.scans, "approvals_of_tenant", approvalRow, size, maxScanRows, tenant, after[:], size, maxScanRows)
 	return pageOf(found, last, list.ofApproval), err
 }
 

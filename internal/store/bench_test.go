@@ -119,11 +119,11 @@ func benchmarkTakeReady(b *testing.B, database string, ready int) {
 			}
 		}
 	}
-	if taken, err := db.TakeReady(b.Context(), 100, time.Hour); err != nil || len(taken) != limits.Running+1 {
+	if taken, err := db.PickReady(b.Context(), 100, time.Hour); err != nil || len(taken) != limits.Running+1 {
 		b.Fatalf("taken were %d, %v", len(taken), err)
 	}
 	for b.Loop() {
-		if taken, err := db.TakeReady(b.Context(), 100, time.Hour); err != nil || len(taken) > 0 {
+		if taken, err := db.PickReady(b.Context(), 100, time.Hour); err != nil || len(taken) > 0 {
 			b.Fatalf("taken were %d, %v", len(taken), err)
 		}
 	}

@@ -31,10 +31,10 @@ func hostWith(find string) string {
 	return "lower(substr(url, 1, " + find + "(replace(replace(substr(url, 9, 300), '?', '/'), '#', '/') || '/', '/') + 7))"
 }
 
-// What a look for callbacks reads is bounded by hostsOfLook hosts and callbacksOfLook callbacks.
+// What a look for callbacks reads is bounded by maxHostsPerScan hosts and maxCallbacksPerScan callbacks.
 const (
-	hostsOfLook     = 256
-	callbacksOfLook = 8 * hostsOfLook
+	maxHostsPerScan     = 256
+	maxCallbacksPerScan = 8 * maxHostsPerScan
 )
 
 // DueCallbacks finds callbacks of runs that may be taken, so many of each host at most: first the
@@ -46,8 +46,8 @@ func (s *Store) DueCallbacks(ctx context.Context, after string, ofHost, limit in
 	return s.dueCallbacks(ctx, "callbacks_hosts", "callbacks_due", callbackRow, after, ofHost, limit)
 }
 
-// DueAsked finds callbacks of open approvals, as DueCallbacks does those of runs.
-func (s *Store) DueAsked(ctx context.Context, after string, ofHost, limit int) (due []Callback, next string, err error) {
+// DueApprovalCallbacks finds callbacks of open approvals, as DueCallbacks does those of runs.
+func (s *Store) DueApprovalCallbacks(ctx context.Context, after string, ofHost, limit int) (due []Callback, next string, err error) {
 	return s.dueCallbacks(ctx, "asked_hosts", "asked_due", askedRow, after, ofHost, limit)
 }
 
@@ -55,23 +55,23 @@ func (s *Store) DueAsked(ctx context.Context, after string, ofHost, limit int) (
 func (s *Store) dueCallbacks(
 	ctx context.Context, ofHosts, ofDue string, row func(*Callback) []any, after string, ofHost, limit int,
 ) (due []Callback, next string, err error) {
-	hosts, err := query(ctx, s.db, ofHosts, func(host *string) []any { return []any{host} }, after, hostsOfLook)
+	hosts, err := query(ctx, s.db, ofHosts, func(host *string) []any { return []any{host} }, after, maxHostsPerScan)
 	if err != nil || len(hosts) == 0 {
 		return nil, "", err
 	}
-	ofHost = min(ofHost, callbacksOfLook/len(hosts))
+	ofHost = min(ofHost, maxCallbacksPerScan/len(hosts))
 	keys := make([][]any, len(hosts))
 	for i := range hosts {
 		keys[i] = []any{s.clock(), &hosts[i], &ofHost}
 	}
-	var found []hosted
-	if err := s.db.load(ctx, each(&found, ofDue, func(h *hosted) []any { return append(row(&h.Callback), &h.host) }, keys)); err != nil {
+	var found []callbackWithHost
+	if err := s.db.load(ctx, each(&found, ofDue, func(h *callbackWithHost) []any { return append(row(&h.Callback), &h.host) }, keys)); err != nil {
 		return nil, "", err
 	}
-	if len(hosts) == hostsOfLook {
+	if len(hosts) == maxHostsPerScan {
 		next = hosts[len(hosts)-1]
 	}
-	return inTurn(found, limit), next, nil
+	return interleaveHosts(found, limit), next, nil
 }
 
 // CallbacksOf gives the callbacks of a session's runs that have not ended, due or not.
@@ -79,22 +79,22 @@ func (s *Store) CallbacksOf(ctx context.Context, id tree.SessionID) ([]tree.Call
 	return query(ctx, s.db, "session_callbacks", plainCallbackRow, idColumn(&id))
 }
 
-// hosted is a callback with its host.
-type hosted struct {
+// callbackWithHost is a callback with its host.
+type callbackWithHost struct {
 	Callback
 	host string
 	nth  int // of those of the host
 }
 
-// inTurn takes the first callback of each host, then the next of each. Those of a host are in
+// interleaveHosts takes the first callback of each host, then the next of each. Those of a host are in
 // their order.
-func inTurn(found []hosted, limit int) []Callback {
+func interleaveHosts(found []callbackWithHost, limit int) []Callback {
 	of := map[string]int{}
 	for i := range found {
 		found[i].nth = of[found[i].host]
 		of[found[i].host]++
 	}
-	slices.SortStableFunc(found, func(a, b hosted) int { return cmp.Or(cmp.Compare(a.nth, b.nth), a.Due.Compare(b.Due)) })
+	slices.SortStableFunc(found, func(a, b callbackWithHost) int { return cmp.Or(cmp.Compare(a.nth, b.nth), a.Due.Compare(b.Due)) })
 	due := make([]Callback, min(len(found), limit))
 	for i := range due {
 		due[i] = found[i].Callback

@@ -9,8 +9,8 @@ import (
 )
 
 // Rows reads everything that the rules of a session are about, in one look.
-func (s *Store) Rows(ctx context.Context, id tree.SessionID) (*tree.Rows, error) {
-	r := &tree.Rows{}
+func (s *Store) Rows(ctx context.Context, id tree.SessionID) (*tree.SessionRows, error) {
+	r := &tree.SessionRows{}
 	var sessions []tree.Session
 	var ready []Ready
 	var attempts []Attempt

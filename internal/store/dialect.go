@@ -15,16 +15,16 @@ import (
 // go by name: that of their file, or put_, add_ or drop_ with that of a table.
 type database interface {
 	reader
-	// glance is load of a few rows that are found by their keys, which are not much to
+	// loadCoalesced is load of a few rows that are found by their keys, which are not much to
 	// read: it may be made to wait for others' looks, to go with theirs.
-	glance(ctx context.Context, lookups ...lookup) error
-	// alone reports whether nobody else can have the database open.
-	alone() bool
+	loadCoalesced(ctx context.Context, lookups ...lookup) error
+	// exclusive reports whether nobody else can have the database open.
+	exclusive() bool
 	// layout is how rows of the newest form are laid out.
 	layout() layout
 	// writer opens a connection that writes, each transaction of which may take so long.
 	// There is only one, which takes what it takes, where the database is had alone.
-	writer(patience time.Duration) writer
+	writer(timeout time.Duration) writer
 	// close closes all connections.
 	close() error
 }
@@ -48,9 +48,9 @@ type writer interface {
 // transaction reads and writes what one transaction does.
 type transaction interface {
 	reader
-	// ask is load whose rows may come later, at the latest when the transaction is
+	// loadLater is load whose rows may come later, at the latest when the transaction is
 	// committed, but before those of the next load.
-	ask(ctx context.Context, lookups ...lookup) error
+	loadLater(ctx context.Context, lookups ...lookup) error
 	// save runs a statement for each row of arguments. It may fail later, at the
 	// latest when the transaction is committed, but before the next load.
 	save(ctx context.Context, name string, rows ...[]any) error

@@ -45,15 +45,15 @@ func (r *sessionReader) lineage(ctx context.Context, task tree.TaskID, more ...l
 	if len(seen) > 0 {
 		last = seen[len(seen)-1].Ordinal
 	}
-	own := append(more, all(&tasks, "task", taskRow, idColumn(&r.session), idColumn(&task)), r.messages(&rows, &task, last, noLimit))
-	if err := r.db.load(ctx, append(own, r.around(&task, last)...)...); err != nil {
+	own := append(more, all(&tasks, "task", taskRow, idColumn(&r.session), idColumn(&task)), r.messagesLookup(&rows, &task, last, noLimit))
+	if err := r.db.load(ctx, append(own, r.outcomeLookups(&task, last)...)...); err != nil {
 		return nil, err
 	}
 	if len(tasks) == 0 {
 		return nil, tree.ErrNoTask
 	}
 	t := &tasks[0]
-	messages, err := r.whole(ctx, rows, last)
+	messages, err := r.assemble(ctx, rows, last)
 	if err != nil {
 		return nil, err
 	}

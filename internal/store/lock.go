@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// fileOf gives the file that a name leads to by links, and makes it if it is not there: it is locked
+// resolveFile gives the file that a name leads to by links, and makes it if it is not there: it is locked
 // beside the file itself, by whatever name it is opened. One that it makes is for nobody else, and
 // SQLite gives what it keeps beside it the same mode.
-func fileOf(name string) (string, error) {
+func resolveFile(name string) (string, error) {
 	info, err := os.Stat(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

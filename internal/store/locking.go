@@ -23,7 +23,7 @@ func (b *batch) lock(ctx context.Context) error {
 		return nil
 	}
 	b.locked = true
-	return b.tx.ask(ctx, b.unchanged())
+	return b.tx.loadLater(ctx, b.unchanged())
 }
 
 // saveSessions writes the sessions that were there, if nothing else is written than what
@@ -31,20 +31,20 @@ func (b *batch) lock(ctx context.Context) error {
 // held. Otherwise it locks them for what is written then.
 func (b *batch) saveSessions(ctx context.Context, rows map[string][][]any) error {
 	name := sessionTable.updates[0].name
-	changed, held := rows[name], b.toCompare()
+	changed, held := rows[name], b.sessionsToCompare()
 	if b.locked || len(held) == 0 || len(changed) < len(held) {
 		return b.lock(ctx)
 	}
 	delete(rows, name)
 	b.locked = true
-	return b.tx.ask(ctx, lookup{following(name), changed, b.allCame(changed)})
+	return b.tx.loadLater(ctx, lookup{versionCheckedName(name), changed, b.noteResult(changed)})
 }
 
-// toCompare names the sessions that are to be as they are held. Where nobody else writes there is no
+// sessionsToCompare names the sessions that are to be as they are held. Where nobody else writes there is no
 // need to look.
-func (b *batch) toCompare() (held []tree.SessionID) {
+func (b *batch) sessionsToCompare() (held []tree.SessionID) {
 	for _, id := range b.order {
-		if b.sessions[id].row != nil && !b.Alone() {
+		if b.sessions[id].row != nil && !b.Exclusive() {
 			held = append(held, id)
 		}
 	}
@@ -55,21 +55,21 @@ func (b *batch) toCompare() (held []tree.SessionID) {
 // one is not.
 func (b *batch) unchanged() lookup {
 	var keys [][]any
-	for _, id := range b.toCompare() {
+	for _, id := range b.sessionsToCompare() {
 		keys = append(keys, []any{idColumn(&id), b.sessions[id].row.version})
 	}
 	name := "unchanged"
 	if len(keys) == 1 {
 		name = "unchanged_one"
 	}
-	return lookup{name, keys, b.allCame(keys)}
+	return lookup{name, keys, b.noteResult(keys)}
 }
 
-// allCame notes that the row has come of what was asked for last: so has all before it.
-func (b *batch) allCame(keys [][]any) func(row) error {
-	b.unread = len(keys) > 0
+// noteResult notes that the row has come of what was asked for last: so has all before it.
+func (b *batch) noteResult(keys [][]any) func(row) error {
+	b.resultsMissing = len(keys) > 0
 	return func(row row) error {
-		b.unread = false
+		b.resultsMissing = false
 		return row.Scan(new(int))
 	}
 }

@@ -87,20 +87,20 @@ func (r *logRow) unpacked() (events []byte, several bool, err error) {
 	return nil, false, nil
 }
 
-// together puts the events of rows that hold one each into rows that hold several.
-func together(rows [][]any) [][]any {
+// joinEventRows puts the events of rows that hold one each into rows that hold several.
+func joinEventRows(rows [][]any) [][]any {
 	var joined [][]any
-	var to sharing
+	var to rowJoiner
 	for len(rows) > 0 {
-		row, n := to.share(rows)
+		row, n := to.joinFirst(rows)
 		joined = append(joined, row)
 		rows = rows[n:]
 	}
 	return joined
 }
 
-// alike is how many of the first rows may be one.
-func alike(rows [][]any) (n int) {
+// joinableRows is how many of the first rows may be one.
+func joinableRows(rows [][]any) (n int) {
 	session := *rows[0][0].(id16).id
 	size := 0
 	for n < min(len(rows), eventsInRow) && *rows[n][0].(id16).id == session {
@@ -112,12 +112,12 @@ func alike(rows [][]any) (n int) {
 	return max(n, 1)
 }
 
-// sharing has the room in which rows are made.
-type sharing struct{ plain, packed []byte }
+// rowJoiner has the room in which rows are made.
+type rowJoiner struct{ plain, packed []byte }
 
-// share makes a row of as many of the first rows as go into one.
-func (s *sharing) share(rows [][]any) (row []any, n int) {
-	for n = alike(rows); n > 1; {
+// joinFirst makes a row of as many of the first rows as go into one.
+func (s *rowJoiner) joinFirst(rows [][]any) (row []any, n int) {
+	for n = joinableRows(rows); n > 1; {
 		data := s.join(rows[:n])
 		if len(data) <= logRowBytes {
 			return []any{rows[n-1][0], rows[n-1][1], bytes.Clone(data)}, n
@@ -128,7 +128,7 @@ func (s *sharing) share(rows [][]any) (row []any, n int) {
 }
 
 // join gives the data of a row of several events, which is the sharing's until the next.
-func (s *sharing) join(rows [][]any) []byte {
+func (s *rowJoiner) join(rows [][]any) []byte {
 	s.plain = append(s.plain[:0], severalEvents)
 	for _, row := range rows {
 		event := row[2].([]byte)

@@ -30,13 +30,13 @@ func (r *sessionReader) outcomes(ctx context.Context, runs []tree.ChildRun) (map
 	}
 	found := make(map[tree.ChildRun]tree.Outcome, len(ended))
 	for _, run := range ended {
-		outcome := tree.Outcome{Run: run, Session: r.session, Limit: r.shown}
+		outcome := tree.Outcome{Run: run, Session: r.session, Limit: r.outputLimit}
 		if run.Answer > 0 {
 			answer, there := answers[messageKey{run.Task, run.Answer}]
 			if !there {
 				return nil, errNoOutcome
 			}
-			outcome.Heard(answer)
+			outcome.SetAnswerText(answer)
 		}
 		found[tree.ChildRun{Task: run.Task, Run: run.Run}] = outcome
 	}
@@ -54,13 +54,13 @@ func (r *sessionReader) ends(ctx context.Context, runs []tree.ChildRun) ([]tree.
 	ended := make([]tree.Run, 0, len(runs))
 	var keys [][]any
 	for i := range runs {
-		if run, held := r.near.runs[runs[i]]; held {
+		if run, held := r.cache.runs[runs[i]]; held {
 			ended = append(ended, *run)
 			continue
 		}
 		keys = append(keys, []any{idColumn(&r.session), idColumn(&runs[i].Task), runs[i].Run})
 	}
-	if len(keys) == 0 && r.shown > 0 {
+	if len(keys) == 0 && r.outputLimit > 0 {
 		return ended, nil
 	}
 	err := r.db.load(ctx, all(&sessions, "session", plainSessionRow, idColumn(&r.session)), each(&ended, "runs", plainRunRow, keys))
@@ -70,7 +70,7 @@ func (r *sessionReader) ends(ctx context.Context, runs []tree.ChildRun) ([]tree.
 	if len(sessions) == 0 {
 		return nil, tree.ErrNoSession
 	}
-	r.shown = sessions[0].Limits.Output()
+	r.outputLimit = sessions[0].Limits.Output()
 	return ended, nil
 }
 
@@ -90,7 +90,7 @@ func (r *sessionReader) answers(ctx context.Context, ended []tree.Run) (map[mess
 			continue
 		}
 		key := messageKey{ended[i].Task, ended[i].Answer}
-		if text, held := r.near.answers[key]; held {
+		if text, held := r.cache.answers[key]; held {
 			texts[key] = text
 			continue
 		}
@@ -101,7 +101,7 @@ func (r *sessionReader) answers(ctx context.Context, ended []tree.Run) (map[mess
 	}
 	for i := range rows {
 		m := &rows[i]
-		if err := m.open(); err != nil {
+		if err := m.decodeBody(); err != nil {
 			return nil, err
 		}
 		texts[messageKey{m.Task, m.Ordinal}] = m.Text()

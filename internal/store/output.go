@@ -13,7 +13,7 @@ import (
 func (s *Store) Output(ctx context.Context, t *tree.Task) (tree.RunOutput, error) {
 	r := s.session(t.Session)
 	if t.State.Terminal() {
-		if err := r.end(ctx, t); err != nil {
+		if err := r.loadEnd(ctx, t); err != nil {
 			return tree.RunOutput{}, err
 		}
 	}
@@ -61,14 +61,14 @@ func (s *Store) Inbox(ctx context.Context, session tree.SessionID, task tree.Tas
 
 // limit is how much of an output the session shows.
 func (r *sessionReader) limit(ctx context.Context) (int, error) {
-	if r.shown > 0 {
-		return r.shown, nil
+	if r.outputLimit > 0 {
+		return r.outputLimit, nil
 	}
-	err := r.db.load(ctx, r.limits())
-	if err == nil && r.shown == 0 {
+	err := r.db.load(ctx, r.limitsLookup())
+	if err == nil && r.outputLimit == 0 {
 		err = tree.ErrNoSession
 	}
-	return r.shown, err
+	return r.outputLimit, err
 }
 
 // news is what a message says that tells of a run's end.
@@ -136,7 +136,7 @@ func (r *sessionReader) said(ctx context.Context, out *tree.Output, run tree.Chi
 	var texts []string
 	size := 0
 	for i := range rows {
-		if err := rows[i].open(); err != nil {
+		if err := rows[i].decodeBody(); err != nil {
 			return err
 		}
 		if text := rows[i].Text(); text != "" {
@@ -154,16 +154,16 @@ func (r *sessionReader) said(ctx context.Context, out *tree.Output, run tree.Chi
 
 // prompt is what a run was asked to do, cut to what is shown of it.
 func (r *sessionReader) prompt(ctx context.Context, run tree.ChildRun) (string, error) {
-	rows, held := r.near.prompts[run]
+	rows, held := r.cache.prompts[run]
 	if !held {
-		if err := r.db.load(ctx, r.prompts(&rows, &run)); err != nil {
+		if err := r.db.load(ctx, r.promptLookup(&rows, &run)); err != nil {
 			return "", err
 		}
 	}
 	if len(rows) == 0 {
 		return "", nil
 	}
-	if err := rows[0].open(); err != nil {
+	if err := rows[0].decodeBody(); err != nil {
 		return "", err
 	}
 	return tree.PromptShown(&rows[0].Message), nil

@@ -28,11 +28,11 @@ const (
 // much memory.
 const packWindow = 256 << 10
 
-// packedForm is the form of rows that this release reads. Form 0 has nothing packed, in
+// currentRowForm is the form of rows that this release reads. Form 0 has nothing packed, in
 // form 1 each event has a row of its own, in form 2 events are not packed and nothing
 // is NULL instead of a zero, and in form 3 each run that has ended has a row and no packed
 // text is in two pieces.
-const packedForm = 4
+const currentRowForm = 4
 
 // packedBody is what a packed body begins with. No message in protobuf does.
 const packedBody = 0
@@ -42,10 +42,10 @@ const packedText = "(packed)"
 
 // PostgreSQL cuts what is too long for a row into chunks of toastChunk bytes, of which four fill
 // a page, and hardly ever finds a place for the last one, which is shorter. So the first bytes of
-// a packed text, up to inRow, are put in the place of packedText, and the others are whole chunks.
+// a packed text, up to maxInlineBytes, are put in the place of packedText, and the others are whole chunks.
 const (
-	toastChunk = 1996
-	inRow      = 1400 // longer rows would fill pages no better than a last chunk of that length
+	toastChunk     = 1996
+	maxInlineBytes = 1400 // longer rows would fill pages no better than a last chunk of that length
 )
 
 // codec packs and unpacks. It is safe for concurrent use.
@@ -139,10 +139,10 @@ func (c packedColumn) Scan(src any) error {
 	return fmt.Errorf("a packed text is %T", src)
 }
 
-// packs reports whether what is written may be packed: a replica of the release before
+// mayPack reports whether what is written may be packed: a replica of the release before
 // would not read it. While one is known of, and one is for an hour after its end,
 // nothing is.
-func (s *Store) packs() bool { return s.Alone() || s.readable.Load() }
+func (s *Store) mayPack() bool { return s.Exclusive() || s.allReadPacked.Load() }
 
 // packingWriter packs what is written, while all who may read it can.
 type packingWriter struct {
@@ -153,8 +153,8 @@ type packingWriter struct {
 
 // layout is how rows of the newest form are laid out in a database.
 type layout struct {
-	blanks map[string][]int // of each statement the arguments that are NULL instead of zero
-	chunk  int              // the room for packed texts comes in pieces of so many bytes; 0: it does not
+	nullWhenZero map[string][]int // of each statement the arguments that are NULL instead of zero
+	chunk        int              // the room for packed texts comes in pieces of so many bytes; 0: it does not
 }
 
 func (w packingWriter) transact(ctx context.Context, work func(transaction) error) error {
@@ -173,20 +173,20 @@ type packing struct {
 }
 
 func (tx packing) save(ctx context.Context, name string, rows ...[]any) error {
-	blank(rows, tx.blanks[name])
+	nullZeros(rows, tx.nullWhenZero[name])
 	switch name {
 	case "add_messages":
 		packBodies(rows)
 	case "add_calls", "put_calls":
 		tx.packTexts(rows)
 	case "add_events":
-		rows = together(rows)
+		rows = joinEventRows(rows)
 	}
 	return tx.transaction.save(ctx, name, rows...)
 }
 
-// blank puts NULL in the place of zeros in some columns of rows.
-func blank(rows [][]any, columns []int) {
+// nullZeros puts NULL in the place of zeros in some columns of rows.
+func nullZeros(rows [][]any, columns []int) {
 	for _, row := range rows {
 		for _, i := range columns {
 			if isZero(row[i]) {
@@ -235,16 +235,16 @@ func (l *layout) packTexts(rows [][]any) {
 				continue
 			}
 			if packed := pack([]byte(*column.text)); packed != nil {
-				row[slices.Index(row, any(column.text))], row[i] = l.pieces(packed)
+				row[slices.Index(row, any(column.text))], row[i] = l.splitPacked(packed)
 			}
 		}
 	}
 }
 
-// pieces gives what stands for a packed text in its own column, and what is packed.
-func (l *layout) pieces(packed []byte) (text any, rest []byte) {
+// splitPacked gives what stands for a packed text in its own column, and what is packed.
+func (l *layout) splitPacked(packed []byte) (text any, rest []byte) {
 	if l.chunk > 0 && len(packed) > l.chunk {
-		if first := len(packed) % l.chunk; first > 0 && first <= inRow {
+		if first := len(packed) % l.chunk; first > 0 && first <= maxInlineBytes {
 			return packed[:first], packed[first:]
 		}
 	}

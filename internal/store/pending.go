@@ -48,8 +48,8 @@ func (s *Store) Prepare(id tree.SessionID, cmd tree.Command, offer *Offer) *Pend
 	return &Pending{session: id, cmd: cmd, offer: offer, done: make(chan struct{}), ended: s.ended}
 }
 
-// Together reports whether a request of one session may take a run of another.
-func (s *Store) Together(a, b tree.SessionID) bool { return s.committerOf(a) == s.committerOf(b) }
+// SameCommitter reports whether a request of one session may take a run of another.
+func (s *Store) SameCommitter(a, b tree.SessionID) bool { return s.committerOf(a) == s.committerOf(b) }
 
 // Queue is Submit for commands of one session. They are decided in their order and in one
 // transaction.
@@ -58,13 +58,13 @@ func (s *Store) Queue(ctx context.Context, commands ...*Pending) error {
 		return nil
 	}
 	first := commands[0]
-	first.with = commands[1:]
+	first.group = commands[1:]
 	return s.committerOf(first.session).enqueue(ctx, first)
 }
 
 // write takes a step of the store's own in a transaction.
 func (s *Store) write(ctx context.Context, step func(context.Context, *batch) error) error {
-	return s.steps.step(ctx, step)
+	return s.stepCommitter.step(ctx, step)
 }
 
 // step queues a step to be taken in a transaction. Once it is queued it is waited for,
@@ -105,13 +105,13 @@ type Pending struct {
 
 	step func(context.Context, *batch) error // in the place of a command
 
-	with  []*Pending    // what is in the same transaction
-	alone bool          // it was refused together with others
-	ended chan struct{} // of the store
+	group    []*Pending    // what is in the same transaction
+	isolated bool          // it was refused together with others
+	ended    chan struct{} // of the store
 
-	done    chan struct{} // closed once it is decided, and that is durable
-	decided               // by then
-	atHand  AtHand        // of a run that was claimed
+	done          chan struct{}      // closed once it is decided, and that is durable
+	commandResult                    // by then
+	conversation  CachedConversation // of a run that was claimed
 }
 
 // Wait gives the answer when it is durable.
@@ -132,15 +132,15 @@ func (p *Pending) Wait(ctx context.Context) (tree.Answer, error) {
 	}
 }
 
-// AtHand is what the commit knows of a run that was claimed, once Wait has given the answer.
-func (p *Pending) AtHand() AtHand { return p.atHand }
+// CachedConversation is what the commit knows of a run that was claimed, once Wait has given the answer.
+func (p *Pending) CachedConversation() CachedConversation { return p.conversation }
 
-// Taken is the run that the worker has got in the place of the one that it has given back,
+// NextRun is the run that the worker has got in the place of the one that it has given back,
 // once Wait has given the answer; nil if it has got none. The error says why that is so if
 // the one that was to be Next was refused.
-func (p *Pending) Taken() (*tree.Claimed, error) { return p.taken, p.notTaken }
+func (p *Pending) NextRun() (*tree.Claimed, error) { return p.nextRun, p.nextErr }
 
-func (p *Pending) settle(d decided, known AtHand) {
-	p.decided, p.atHand = d, known
+func (p *Pending) complete(d commandResult, known CachedConversation) {
+	p.commandResult, p.conversation = d, known
 	close(p.done)
 }

@@ -158,21 +158,21 @@ func appendText[Text string | []byte](to []byte, text Text) []byte {
 	return append(binary.BigEndian.AppendUint32(to, uint32(len(text))), text...)
 }
 
-// space gives the client room for what a transaction sends, which it would make anew for each,
+// bufferReservation gives the client room for what a transaction sends, which it would make anew for each,
 // and double again and again. It sends nothing.
-type space struct {
+type bufferReservation struct {
 	kept  *[]byte // from one transaction to the next
 	bytes int
 }
 
 // Frontend says that it is the client's.
-func (space) Frontend() {}
+func (bufferReservation) Frontend() {}
 
 // Decode is never called.
-func (space) Decode([]byte) error { return errors.ErrUnsupported }
+func (bufferReservation) Decode([]byte) error { return errors.ErrUnsupported }
 
 // Encode appends nothing to what the client has not sent yet.
-func (s space) Encode(unsent []byte) ([]byte, error) {
+func (s bufferReservation) Encode(unsent []byte) ([]byte, error) {
 	*s.kept = slices.Grow((*s.kept)[:0], len(unsent)+s.bytes)
 	return append(*s.kept, unsent...), nil
 }

@@ -28,7 +28,7 @@ func registerTypes(types *pgtype.Map) {
 func (c bytesCodec) PlanEncode(m *pgtype.Map, oid uint32, format int16, value any) pgtype.EncodePlan {
 	if format == pgtype.BinaryFormatCode {
 		switch value.(type) {
-		case string, words:
+		case string, textArgument:
 			return stringAsBytes{}
 		}
 	}
@@ -70,7 +70,7 @@ type stringAsBytes struct{}
 
 // Encode appends the bytes.
 func (stringAsBytes) Encode(value any, to []byte) ([]byte, error) {
-	if w, ok := value.(words); ok {
+	if w, ok := value.(textArgument); ok {
 		return append(to, w...), nil
 	}
 	return append(to, value.(string)...), nil
@@ -82,15 +82,15 @@ func (stringAsBytes) Scan(from []byte, target any) error {
 	return nil
 }
 
-// words is a string as an argument of its own, which pgx would send as text, whatever
+// textArgument is a string as an argument of its own, which pgx would send as text, whatever
 // the server takes it for.
-type words string
+type textArgument string
 
-// asWords does that to the strings of a row.
-func asWords(row []any) {
+// asTextArguments does that to the strings of a row.
+func asTextArguments(row []any) {
 	for i, arg := range row {
 		if s, ok := arg.(string); ok {
-			row[i] = words(s)
+			row[i] = textArgument(s)
 		}
 	}
 }

@@ -24,27 +24,27 @@ import (
 // postgres is a database that several replicas may have open. A pool reads; each
 // committer writes through a connection of its own.
 type postgres struct {
-	config     *pgx.ConnConfig
-	reads      *pgxpool.Pool
-	glances    glances
-	statements map[string]pgStatement
-	sparse     map[string][]int // see blanks
-	writers    []*pgWriter
-	log        *slog.Logger
-	said       atomic.Int64 // when it was last said that it is out of reach, in ns
+	config            *pgx.ConnConfig
+	reads             *pgxpool.Pool
+	coalescer         readCoalescer
+	statements        map[string]pgStatement
+	nullWhenZero      map[string][]int // see blanks
+	writers           []*pgWriter
+	log               *slog.Logger
+	loggedUnreachable atomic.Int64 // when it was last said that it is out of reach, in ns
 }
 
-// reachPatience is for how long a database that is out of reach is tried again, and how long
-// one may take to answer a glance; stallPatience is how long it may take for anything else, and
-// beatPatience for a heartbeat, which is missed soon. farewellPatience is how long it may take to
-// part from a connection whose caller has given up, and doubtPatience after how long without an
+// reachTimeout is for how long a database that is out of reach is tried again, and how long
+// one may take to answer a glance; stallTimeout is how long it may take for anything else, and
+// heartbeatTimeout for a heartbeat, which is missed soon. closeTimeout is how long it may take to
+// part from a connection whose caller has given up, and suspectAfter after how long without an
 // answer to him the others are not trusted either: less than a second, which many wait.
 const (
-	reachPatience    = 5 * time.Second
-	stallPatience    = 30 * time.Second
-	beatPatience     = 2 * time.Second
-	farewellPatience = time.Second
-	doubtPatience    = time.Second / 2
+	reachTimeout     = 5 * time.Second
+	stallTimeout     = 30 * time.Second
+	heartbeatTimeout = 2 * time.Second
+	closeTimeout     = time.Second
+	suspectAfter     = time.Second / 2
 )
 
 // settings are those of each connection. All statements are look-ups by an index,
@@ -65,43 +65,43 @@ var readSettings = map[string]string{
 }
 
 var (
-	errUnreached  = ErrUnavailable.With("the database could not be reached")
-	errUnanswered = ErrUnavailable.With("the database was lost before its answer came")
-	errUnknown    = ErrUnavailable.With("the database was lost while it committed; whether it did is unknown")
+	errUnreachable    = ErrUnavailable.With("the database could not be reached")
+	errUnanswered     = ErrUnavailable.With("the database was lost before its answer came")
+	errOutcomeUnknown = ErrUnavailable.With("the database was lost while it committed; whether it did is unknown")
 )
 
-// unreached is errUnreached with its cause in words alone: a patience of ours that has
+// unreachable is errUnreachable with its cause in words alone: a patience of ours that has
 // ended is none of the caller's deadlines.
-func unreached(cause error) error { return fmt.Errorf("%w: %s", errUnreached, cause.Error()) }
+func unreachable(cause error) error { return fmt.Errorf("%w: %s", errUnreachable, cause.Error()) }
 
-// saidAgain is how long it is not said again that the database is out of reach.
-const saidAgain = 10 * time.Second
+// unreachableLogInterval is how long it is not said again that the database is out of reach.
+const unreachableLogInterval = 10 * time.Second
 
-// sayUnreached logs why the database is out of reach. Clients are told no more than that it is.
-func (db *postgres) sayUnreached(ctx context.Context, err error) {
-	now, last := time.Now().UnixNano(), db.said.Load()
-	if (last == 0 || now-last >= int64(saidAgain)) && db.said.CompareAndSwap(last, now) {
+// logUnreachable logs why the database is out of reach. Clients are told no more than that it is.
+func (db *postgres) logUnreachable(ctx context.Context, err error) {
+	now, last := time.Now().UnixNano(), db.loggedUnreachable.Load()
+	if (last == 0 || now-last >= int64(unreachableLogInterval)) && db.loggedUnreachable.CompareAndSwap(last, now) {
 		db.log.WarnContext(ctx, "the database is out of reach", "error", err)
 	}
 }
 
-// mostReads is how many connections the pool has at most, unless the URL says pool_max_conns,
+// maxReadConns is how many connections the pool has at most, unless the URL says pool_max_conns,
 // however many processors there are: most reads take less than a millisecond, and all
 // replicas share the connections that the server has, by default 100.
-const mostReads = 8
+const maxReadConns = 8
 
 // readURL gives what a URL says, of which an error shows nothing.
 func readURL(url string) (*pgxpool.Config, error) {
 	said, err := pgx.ParseConfig(url)
 	if err != nil {
-		return nil, unread(err)
+		return nil, malformedURL(err)
 	}
 	config, err := pgxpool.ParseConfig(url)
 	if err != nil {
-		return nil, unread(err)
+		return nil, malformedURL(err)
 	}
 	if _, bounded := said.RuntimeParams["pool_max_conns"]; !bounded {
-		config.MaxConns = mostReads
+		config.MaxConns = maxReadConns
 	}
 	return config, nil
 }
@@ -114,14 +114,14 @@ func openPostgres(ctx context.Context, url string, log *slog.Logger) (*postgres,
 	for name, value := range settings {
 		config.ConnConfig.RuntimeParams[name] = value
 	}
-	config.ConnConfig.ConnectTimeout, config.ConnConfig.DialFunc = reachPatience, dial
+	config.ConnConfig.ConnectTimeout, config.ConnConfig.DialFunc = reachTimeout, dial
 	config.AfterConnect = prepareConnection
 	config.ShouldPing = neverPing
 	if err := migratePostgres(ctx, config.ConnConfig, log); err != nil {
-		return nil, forGood(config.ConnConfig, fmt.Errorf("bringing it up to date: %w", err))
+		return nil, explainRefusal(config.ConnConfig, fmt.Errorf("bringing it up to date: %w", err))
 	}
 	db := &postgres{config: config.ConnConfig.Copy(), log: log}
-	db.glances.db = db
+	db.coalescer.db = db
 	for name, value := range readSettings {
 		config.ConnConfig.RuntimeParams[name] = value
 	}
@@ -145,9 +145,9 @@ const (
 // is asked, until somebody does something about it.
 var ErrRefused = errors.New("the server refuses it")
 
-// forGood says what is to be done about a refusal that asking again does not change, and
+// explainRefusal says what is to be done about a refusal that asking again does not change, and
 // gives other errors as they are.
-func forGood(config *pgx.ConnConfig, err error) error {
+func explainRefusal(config *pgx.ConnConfig, err error) error {
 	switch code := codeOf(err); {
 	case code == codeNoDatabase:
 		return fmt.Errorf("%w: there is no such database; make it with: createdb --owner %s %s: %w", ErrRefused, config.User, config.Database, err)
@@ -225,15 +225,15 @@ func (db *postgres) readStatements(ctx context.Context) error {
 		return err
 	}
 	single := map[string]string{}
-	db.sparse = map[string][]int{}
+	db.nullWhenZero = map[string][]int{}
 	for _, t := range tables {
 		types, err := db.columnTypes(ctx, t)
 		if err != nil {
 			return fmt.Errorf("reading the columns of %s: %w", t.name, err)
 		}
-		maps.Copy(texts, t.writingMany(types))
-		maps.Copy(single, t.writingOne(types))
-		maps.Copy(db.sparse, t.blanks(types))
+		maps.Copy(texts, t.bulkStatements(types))
+		maps.Copy(single, t.singleRowStatements(types))
+		maps.Copy(db.nullWhenZero, t.nullWhenZeroArgs(types))
 	}
 	db.statements = map[string]pgStatement{}
 	for name, text := range texts {
@@ -260,13 +260,13 @@ func (db *postgres) columnTypes(ctx context.Context, t table) ([]string, error) 
 	return types, err
 }
 
-// alone is false: others may have the database open.
-func (*postgres) alone() bool { return false }
+// exclusive is false: others may have the database open.
+func (*postgres) exclusive() bool { return false }
 
-func (db *postgres) layout() layout { return layout{db.sparse, toastChunk} }
+func (db *postgres) layout() layout { return layout{db.nullWhenZero, toastChunk} }
 
-func (db *postgres) writer(patience time.Duration) writer {
-	w := &pgWriter{db: db, patience: patience}
+func (db *postgres) writer(timeout time.Duration) writer {
+	w := &pgWriter{db: db, timeout: timeout}
 	db.writers = append(db.writers, w)
 	return w
 }
@@ -281,26 +281,26 @@ func (db *postgres) close() error {
 }
 
 func (db *postgres) load(ctx context.Context, lookups ...lookup) error {
-	return db.look(ctx, stallPatience, lookups...)
+	return db.loadWithin(ctx, stallTimeout, lookups...)
 }
 
-// look tries again on another connection when one turns out to be lost, as long as
+// loadWithin tries again on another connection when one turns out to be lost, as long as
 // no row was read.
-func (db *postgres) look(ctx context.Context, patience time.Duration, lookups ...lookup) error {
-	err := reached(ctx, func() error {
+func (db *postgres) loadWithin(ctx context.Context, timeout time.Duration, lookups ...lookup) error {
+	err := retryTransient(ctx, func() error {
 		begun := false
 		batch := &pgx.Batch{}
 		if err := db.queue(batch, new([]byte), func() { begun = true }, func() {}, lookups); err != nil || batch.Len() == 0 {
 			return err
 		}
-		err := db.exchange(ctx, patience, batch)
-		if begun && errors.As(err, &passing{}) && ctx.Err() == nil {
-			return unreached(err)
+		err := db.roundTrip(ctx, timeout, batch)
+		if begun && errors.As(err, &transientError{}) && ctx.Err() == nil {
+			return unreachable(err)
 		}
 		return err
 	})
-	if errors.Is(err, errUnreached) {
-		db.sayUnreached(ctx, err)
+	if errors.Is(err, errUnreachable) {
+		db.logUnreachable(ctx, err)
 	}
 	return err
 }
@@ -309,7 +309,7 @@ func (db *postgres) look(ctx context.Context, patience time.Duration, lookups ..
 // those of a query were read.
 func (db *postgres) queue(to *pgx.Batch, buffer *[]byte, begun, over func(), lookups []lookup) error {
 	for _, l := range lookups {
-		s := db.statements[l.name].of(len(l.keys))
+		s := db.statements[l.name].forRows(len(l.keys))
 		args, err := s.arguments(l.keys, buffer)
 		if err != nil {
 			return fmt.Errorf("%s: %w", l.name, err)
@@ -341,42 +341,42 @@ func eachRow(rows pgx.Rows, scan func(row) error) error {
 	return rows.Err()
 }
 
-// passing is an error after which the same may well succeed; nothing was done.
-type passing struct{ error }
+// transientError is an error after which the same may well succeed; nothing was done.
+type transientError struct{ error }
 
 // Unwrap gives the error.
-func (p passing) Unwrap() error { return p.error }
+func (p transientError) Unwrap() error { return p.error }
 
-// reached tries again, for a while, what fails with a passing error.
-func reached(ctx context.Context, try func() error) error {
+// retryTransient tries again, for a while, what fails with a passing error.
+func retryTransient(ctx context.Context, try func() error) error {
 	pauses := &backoff.ExponentialBackOff{
 		InitialInterval: 5 * time.Millisecond, RandomizationFactor: 0.5, Multiplier: 2, MaxInterval: 250 * time.Millisecond,
 	}
 	_, err := backoff.Retry(ctx, func() (struct{}, error) {
 		err := try()
-		if err != nil && !errors.As(err, &passing{}) {
+		if err != nil && !errors.As(err, &transientError{}) {
 			err = backoff.Permanent(err)
 		}
 		return struct{}{}, err
-	}, backoff.WithBackOff(pauses), backoff.WithMaxElapsedTime(reachPatience))
-	if err != nil && ctx.Err() == nil && errors.As(err, &passing{}) {
-		return unreached(err)
+	}, backoff.WithBackOff(pauses), backoff.WithMaxElapsedTime(reachTimeout))
+	if err != nil && ctx.Err() == nil && errors.As(err, &transientError{}) {
+		return unreachable(err)
 	}
 	return err
 }
 
-// unlessLost makes an error a passing one if the connection is lost, or has to be
+// markTransient makes an error a passing one if the connection is lost, or has to be
 // given up, since its server does not write any more, or if others were in the way.
-func unlessLost(conn *pgx.Conn, err error) error {
+func markTransient(conn *pgx.Conn, err error) error {
 	if err == nil {
 		return nil
 	}
 	switch codeOf(err) {
 	case codeReadOnly, codeSerialize, codeDeadlock:
-		return passing{err}
+		return transientError{err}
 	}
 	if conn.IsClosed() {
-		return passing{err}
+		return transientError{err}
 	}
 	return err
 }

@@ -64,7 +64,7 @@ func (b *batch) purge(ctx context.Context) (more bool, err error) {
 		if removed += rows; !empty {
 			continue
 		}
-		b.gone(id)
+		b.dropSession(id)
 		if err := b.tx.save(ctx, "purge_sessions", []any{idColumn(&id)}); err != nil {
 			return false, err
 		}
@@ -96,9 +96,9 @@ func (b *batch) purgeSome(ctx context.Context, id tree.SessionID) (removed int, 
 	return removed, empty, err
 }
 
-// Old looks at some sessions after an id, and gives those in which nothing runs and
+// IdleSessions looks at some sessions after an id, and gives those in which nothing runs and
 // nothing has happened for so long. last is the id to go on after; zero at the end.
-func (s *Store) Old(ctx context.Context, quiet time.Duration, after tree.SessionID, look int) (old []tree.SessionID, last tree.SessionID, err error) {
+func (s *Store) IdleSessions(ctx context.Context, quiet time.Duration, after tree.SessionID, look int) (old []tree.SessionID, last tree.SessionID, err error) {
 	seen := 0
 	err = s.db.load(ctx, lookup{"sessions_old", [][]any{{s.clock(), quiet.Microseconds(), after[:], look}}, func(row row) error {
 		var is bool

@@ -45,22 +45,22 @@ func one[T any](ctx context.Context, r reader, missing error, name string, colum
 	return &found[0], nil
 }
 
-// glancing is a reader that glances.
-type glancing struct{ database }
+// coalescingReader is a reader that glances.
+type coalescingReader struct{ database }
 
-func (g glancing) load(ctx context.Context, lookups ...lookup) error {
-	return g.glance(ctx, lookups...)
+func (g coalescingReader) load(ctx context.Context, lookups ...lookup) error {
+	return g.loadCoalesced(ctx, lookups...)
 }
 
-func plainSessionRow(s *tree.Session) []any { return sessionRow(s, new(beside)) }
+func plainSessionRow(s *tree.Session) []any { return sessionRow(s, new(sessionExtras)) }
 
 // Session reads a session of a tenant; one of another tenant does not exist.
 func (s *Store) Session(ctx context.Context, tenant string, id tree.SessionID) (*tree.Session, error) {
-	return one(ctx, glancing{s.db}, tree.ErrNoSession, "session_of_tenant", plainSessionRow, idColumn(&id), tenant)
+	return one(ctx, coalescingReader{s.db}, tree.ErrNoSession, "session_of_tenant", plainSessionRow, idColumn(&id), tenant)
 }
 
-// There gives those of the sessions that are there, whichever tenant has them, in their order.
-func (s *Store) There(ctx context.Context, ids []tree.SessionID) ([]tree.SessionID, error) {
+// ExistingSessions gives those of the sessions that are there, whichever tenant has them, in their order.
+func (s *Store) ExistingSessions(ctx context.Context, ids []tree.SessionID) ([]tree.SessionID, error) {
 	keys := make([][]any, len(ids))
 	for i := range ids {
 		keys[i] = []any{idColumn(&ids[i])}
@@ -74,7 +74,7 @@ func (s *Store) There(ctx context.Context, ids []tree.SessionID) ([]tree.Session
 func (s *Store) SessionAndRoot(ctx context.Context, tenant string, id tree.SessionID) (*tree.Session, *tree.Task, error) {
 	var sessions []tree.Session
 	var roots []tree.Task
-	err := s.db.glance(ctx, all(&sessions, "session_of_tenant", plainSessionRow, idColumn(&id), tenant), all(&roots, "root", taskRow, idColumn(&id)))
+	err := s.db.loadCoalesced(ctx, all(&sessions, "session_of_tenant", plainSessionRow, idColumn(&id), tenant), all(&roots, "root", taskRow, idColumn(&id)))
 	switch {
 	case err != nil:
 		return nil, nil, err
@@ -99,7 +99,7 @@ func (s *Store) Sessions(ctx context.Context, tenant, token string, size int, fi
 	if token == "" {
 		before = time.UnixMicro(1<<62 - 1)
 	}
-	look := rowsOfLook
+	look := maxScanRows
 	if len(filter) == 0 {
 		filter, look = map[string]string{}, size
 	}
@@ -110,7 +110,7 @@ func (s *Store) Sessions(ctx context.Context, tenant, token string, size int, fi
 
 // Task reads a task.
 func (s *Store) Task(ctx context.Context, session tree.SessionID, id tree.TaskID) (*tree.Task, error) {
-	return one(ctx, glancing{s.db}, tree.ErrNoTask, "task", taskRow, idColumn(&session), idColumn(&id))
+	return one(ctx, coalescingReader{s.db}, tree.ErrNoTask, "task", taskRow, idColumn(&session), idColumn(&id))
 }
 
 // Tasks reads a page of a session's tasks, or of the children of one of them,
@@ -161,7 +161,7 @@ func (s *Store) PutAgentVersion(ctx context.Context, name, version string, body 
 
 // AgentVersion gives a definition that was kept.
 func (s *Store) AgentVersion(ctx context.Context, version string) ([]byte, error) {
-	if body, known := s.definitions.of(version); known {
+	if body, known := s.definitions.get(version); known {
 		return body, nil
 	}
 	body, err := one(ctx, s.db, tree.ErrNoAgent.With("version %s", version),
@@ -169,6 +169,6 @@ func (s *Store) AgentVersion(ctx context.Context, version string) ([]byte, error
 	if err != nil {
 		return nil, err
 	}
-	s.definitions.keep(version, *body)
+	s.definitions.put(version, *body)
 	return *body, nil
 }

@@ -14,7 +14,7 @@ import (
 // was offered last.
 func (b *batch) fairTag(id tree.SessionID) int64 {
 	s := b.sessions[id]
-	s.fairTag = max(b.fairNow, s.fairTag) + 1
+	s.fairTag = max(b.virtualTime, s.fairTag) + 1
 	return s.fairTag
 }
 
@@ -22,24 +22,24 @@ func (b *batch) fairTag(id tree.SessionID) int64 {
 // flood of such runs is out of the way of other sessions' runs.
 const heldBack = -1
 
-// TakeReady picks runs to be announced: as many as there is room for beside those
+// PickReady picks runs to be announced: as many as there is room for beside those
 // that are announced and not claimed yet. Interactive runs go before background
 // ones, which keep a share; then tenants take turns, then a tenant's sessions; of a
 // session first what has precedence. A session or a tenant that runs, with what is
 // announced, as many tasks as it may is passed over. A run that nobody claims within
 // the lease is picked again.
-func (s *Store) TakeReady(ctx context.Context, room int, lease time.Duration) ([]Ready, error) {
+func (s *Store) PickReady(ctx context.Context, room int, lease time.Duration) ([]Ready, error) {
 	// A look that takes no transaction; most of the time there is nothing.
-	look, err := one(ctx, s.db, errors.New("no answer"), "ready_any", func(l *readyLook) []any { return []any{&l.any, &l.ordered, &l.inForce} },
+	look, err := one(ctx, s.db, errors.New("no answer"), "ready_any", func(l *readySummary) []any { return []any{&l.any, &l.ordered, &l.inForce} },
 		s.clock(), inForce(lease).Microseconds())
 	switch {
 	case err != nil:
 		return nil, err
 	case !look.any:
-		s.ahead.open(room, look.inForce, lease)
+		s.window.open(room, look.inForce, lease)
 		return nil, nil
 	}
-	s.ahead.close()
+	s.window.close()
 	var taken []Ready
 	err = s.write(ctx, func(ctx context.Context, b *batch) error {
 		var err error
@@ -52,19 +52,19 @@ func (s *Store) TakeReady(ctx context.Context, room int, lease time.Duration) ([
 // inForce is how far ahead an announcement may end, by whichever clock, that is in force.
 func inForce(lease time.Duration) time.Duration { return 2 * lease }
 
-// readyLook is what a look at the ready runs finds.
-type readyLook struct {
+// readySummary is what a look at the ready runs finds.
+type readySummary struct {
 	any     bool // of them may be announced
 	ordered bool // some that wait go before others of their session
 	inForce int  // announcements
 }
 
-// Behind reports whether a ready run may be waiting for its turn.
-func (s *Store) Behind() bool { return s.ahead.behind() }
+// MayHaveBacklog reports whether a ready run may be waiting for its turn.
+func (s *Store) MayHaveBacklog() bool { return s.window.mayHaveBacklog() }
 
 // ReleaseReady makes a run that was announced due again at once.
 func (s *Store) ReleaseReady(ctx context.Context, session tree.SessionID, task tree.TaskID, epoch int64) error {
-	s.ahead.close()
+	s.window.close()
 	return s.write(ctx, func(ctx context.Context, b *batch) error {
 		return b.tx.save(ctx, "ready_mark", []any{0, idColumn(&session), idColumn(&task), epoch})
 	})
@@ -78,9 +78,9 @@ func (s *Store) DueTimers(ctx context.Context, limit int) ([]Timer, error) {
 // forgetReplica is how long a replica may be silent before nothing is known of it.
 const forgetReplica = time.Hour
 
-// Forget forgets replicas that have long been silent, and the workers that only they knew. That
+// ForgetSilentReplicas forgets replicas that have long been silent, and the workers that only they knew. That
 // a replica is alive it takes to be said now if the clock has been set back since.
-func (s *Store) Forget(ctx context.Context) error {
+func (s *Store) ForgetSilentReplicas(ctx context.Context) error {
 	return s.write(ctx, func(ctx context.Context, b *batch) error {
 		if err := b.tx.save(ctx, "replicas_ahead", []any{s.clock()}); err != nil {
 			return err
@@ -92,17 +92,17 @@ func (s *Store) Forget(ctx context.Context) error {
 	})
 }
 
-// Beat says that a replica is alive, and how many runs the workers on its streams can carry. It
+// Heartbeat says that a replica is alive, and how many runs the workers on its streams can carry. It
 // learns which form of rows all replicas read, and what Capacity there is. It waits for nothing
 // that others do, and is sent in one piece: none is ever half done when its connection falls silent.
-func (s *Store) Beat(ctx context.Context, replica string, slots int, silent time.Duration) (*Capacity, error) {
+func (s *Store) Heartbeat(ctx context.Context, replica string, slots int, silent time.Duration) (*Capacity, error) {
 	var form int
 	var there Capacity
-	err := s.beats.step(ctx, func(ctx context.Context, b *batch) error {
-		if err := b.tx.save(ctx, "beat", []any{s.clock(), replica, slots, packedForm}); err != nil {
+	err := s.heartbeatCommitter.step(ctx, func(ctx context.Context, b *batch) error {
+		if err := b.tx.save(ctx, "beat", []any{s.clock(), replica, slots, currentRowForm}); err != nil {
 			return err
 		}
-		return b.tx.ask(ctx,
+		return b.tx.loadLater(ctx,
 			lookup{"row_form", [][]any{{}}, func(row row) error { return row.Scan(&form) }},
 			lookup{"capacity", [][]any{{s.clock(), silent.Microseconds()}}, func(row row) error { return row.Scan(capacityRow(&there)...) }})
 	})
@@ -112,7 +112,7 @@ func (s *Store) Beat(ctx context.Context, replica string, slots int, silent time
 	case there.Replicas == 0: // it has counted this one, and the connection was lost before that came
 		return nil, errUnanswered
 	}
-	s.readable.Store(form >= packedForm)
+	s.allReadPacked.Store(form >= currentRowForm)
 	return &there, nil
 }
 
@@ -134,17 +134,17 @@ func (s *Store) LostAttempts(ctx context.Context, silent time.Duration) ([]Attem
 	return query(ctx, s.db, "attempts_lost", attemptRow, s.clock(), silent.Microseconds())
 }
 
-// Released finds the runs of a replica that are to let commands go on in the background.
-func (s *Store) Released(ctx context.Context, replica string) ([]tree.Task, error) {
+// ReleasedTasks finds the runs of a replica that are to let commands go on in the background.
+func (s *Store) ReleasedTasks(ctx context.Context, replica string) ([]tree.Task, error) {
 	return query(ctx, s.db, "tasks_released", taskRow, replica)
 }
 
-// AttemptsBy finds the attempt of a worker under a number that it has chosen, if it has one.
-func (s *Store) AttemptsBy(ctx context.Context, worker string, nonce uint64) ([]Attempt, error) {
+// AttemptsByNonce finds the attempt of a worker under a number that it has chosen, if it has one.
+func (s *Store) AttemptsByNonce(ctx context.Context, worker string, nonce uint64) ([]Attempt, error) {
 	return query(ctx, s.db, "attempts_by", attemptRow, worker, bitsColumn{&nonce})
 }
 
-// AttemptsOf finds the attempts of a replica.
-func (s *Store) AttemptsOf(ctx context.Context, replica string) ([]Attempt, error) {
+// AttemptsOfReplica finds the attempts of a replica.
+func (s *Store) AttemptsOfReplica(ctx context.Context, replica string) ([]Attempt, error) {
 	return query(ctx, s.db, "attempts_of", attemptRow, replica)
 }

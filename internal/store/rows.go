@@ -15,16 +15,16 @@ import (
 // in which the functions below list them. The first are the key, and some after
 // them never change.
 type table struct {
-	name    string
-	keys    int
-	fixed   int // with the key
-	columns []string
-	updates []update
-	unset   []int    // columns in which most new rows have nothing
-	sparse  []int    // those of them that may be NULL
-	narrow  []narrow // the narrowest first
-	zero    []any    // a row that has nothing yet
-	drops   bool     // rows of it are dropped, beside those of sessions that were deleted
+	name         string
+	keys         int
+	fixed        int // with the key
+	columns      []string
+	updates      []update
+	usuallyEmpty []int          // columns in which most new rows have nothing
+	nullable     []int          // those of them that may be NULL
+	narrow       []narrowInsert // the narrowest first
+	emptyRow     []any          // a row that has nothing yet
+	drops        bool           // rows of it are dropped, beside those of sessions that were deleted
 }
 
 // newTable takes columns up to each "|" for those of an update. In those with a "*" or a "-"
@@ -38,10 +38,10 @@ func newTable(name string, keys, fixed int, columns string) table {
 		}
 		name := strings.TrimRight(c, "*-")
 		if name != c {
-			t.unset = append(t.unset, len(t.columns))
+			t.usuallyEmpty = append(t.usuallyEmpty, len(t.columns))
 		}
 		if strings.HasSuffix(c, "*") {
-			t.sparse = append(t.sparse, len(t.columns))
+			t.nullable = append(t.nullable, len(t.columns))
 		}
 		t.columns = append(t.columns, name)
 	}
@@ -61,7 +61,7 @@ var sessionTable = newTable("sessions", 1, 6, "id tenant agent root metadata- li
 	"next_seq total pending running waiting- shells- "+
 	"input_tokens- output_tokens- cache_read_tokens- cache_write_tokens- cost_micros- priced_tokens- model_calls- updated_at fair_tag version | "+
 	"title created_at current_task- asking- grants- closed_at- deleted_at- workspace- "+
-	"budget_tokens- budget_cost- budget_calls- reckoned_tokens- reckoned_cost- max_running on_approval-").notYet(sessionRow(&tree.Session{}, &beside{}))
+	"budget_tokens- budget_cost- budget_calls- reckoned_tokens- reckoned_cost- max_running on_approval-").withEmptyRow(sessionRow(&tree.Session{}, &sessionExtras{}))
 
 // taskTable has the columns first that change with each claim, then those that change with
 // an answer that ends a run, then others that change with what a worker says.
@@ -75,7 +75,7 @@ var taskTable = newTable("tasks", 2, 18, "session id parent kind branch depth ag
 	"run reason* detail* caller call_message call_block background accepted_at wait_failed* priority deadline* ran* reported_at* strikes* inbox* "+
 	"live_background* watchers compacted* start_hooked* stop_hooked* on_complete* "+
 	"permissions origin* authority source* asking* told* output* release_message* trace trace_parent trace_flags worktrees* "+
-	"max_iterations timeout*").notYet(taskRow(&tree.Task{}))
+	"max_iterations timeout*").withEmptyRow(taskRow(&tree.Task{}))
 
 // runTable has the runs that a task has had before its current one.
 var runTable = newTable("runs", 3, 18, "session task run state reason* detail* answer "+
@@ -101,16 +101,16 @@ var tables = []table{
 		"state for_session note decided_at url tries call_due"),
 }
 
-// beside is what a session's row has that the core knows nothing of.
-type beside struct {
+// sessionExtras is what a session's row has that the core knows nothing of.
+type sessionExtras struct {
 	maxRunning int   // how many tasks it may run now
 	fairTag    int64 // of its last ready run
 	version    int64
 }
 
-func sessionRow(s *tree.Session, b *beside) []any { return appendSessionRow(nil, s, b) }
+func sessionRow(s *tree.Session, b *sessionExtras) []any { return appendSessionRow(nil, s, b) }
 
-func appendSessionRow(to []any, s *tree.Session, b *beside) []any {
+func appendSessionRow(to []any, s *tree.Session, b *sessionExtras) []any {
 	return append(to,
 		idColumn(&s.ID), &s.Tenant, &s.Agent, idColumn(&s.Root),
 		jsonColumn{&s.Metadata}, jsonColumn{&s.Limits},
@@ -119,7 +119,7 @@ func appendSessionRow(to []any, s *tree.Session, b *beside) []any {
 		timeColumn{&s.UpdatedAt}, &b.fairTag, &b.version,
 		&s.Title, timeColumn{&s.CreatedAt}, idColumn(&s.Current), &s.Asking, jsonColumn{&s.Grants},
 		timeColumn{&s.ClosedAt}, timeColumn{&s.DeletedAt}, &s.Workspace, &s.Budget.Tokens, &s.Budget.Cost, &s.Budget.ModelCalls,
-		&s.Reckoned.Tokens, &s.Reckoned.Cost, &b.maxRunning, &s.OnApproval,
+		&s.CallEstimate.Tokens, &s.CallEstimate.Cost, &b.maxRunning, &s.OnApproval,
 	)
 }
 
@@ -141,7 +141,7 @@ func appendTaskRow(to []any, t *tree.Task) []any {
 		timeColumn{&t.AcceptedAt}, &t.Wait.Failed,
 		&t.Priority, timeColumn{&t.Deadline}, durationColumn{&t.Ran}, timeColumn{&t.ReportedAt}, &t.Strikes, &t.Inbox,
 		&t.LiveBackground, &t.Watchers, &t.Compacted, &t.StartHooked, &t.StopHooked, &t.OnComplete,
-		(*string)(&t.Permissions), &t.Origin, (*string)(&t.Authority), &t.Source, &t.Asking, &t.Told, &t.Output, &t.Release,
+		(*string)(&t.Permissions), &t.Origin, (*string)(&t.Authority), &t.Source, &t.Asking, &t.LastProgress, &t.Output, &t.Release,
 		id16{(*[16]byte)(&t.Trace.ID)}, bitsColumn{(*uint64)(&t.Trace.Parent)}, &t.Trace.Flags, &t.Worktrees,
 		&t.MaxIterations, durationColumn{&t.Timeout},
 	)
@@ -200,8 +200,8 @@ func timerRow(t *Timer) []any {
 type Ready struct {
 	Session tree.SessionID
 	tree.Ready
-	Again bool // it was announced before, and nobody has claimed it in time
-	Ahead bool // it counts as announced since the commit that made it ready
+	Again             bool // it was announced before, and nobody has claimed it in time
+	AnnouncedOnCommit bool // it counts as announced since the commit that made it ready
 
 	Replica string // that has made it ready; empty: that was not said
 

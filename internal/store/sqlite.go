@@ -37,7 +37,7 @@ var pragmas = []string{
 }
 
 func openSQLite(ctx context.Context, name string) (*sqlite, error) {
-	file, err := fileOf(name)
+	file, err := resolveFile(name)
 	if err != nil {
 		return nil, err
 	}
@@ -96,10 +96,10 @@ func (db *sqlite) open(ctx context.Context, writes *sql.DB) error {
 		db.texts["add_"+t.name], db.texts["drop_"+t.name] = sqliteAdd(t), sqliteDrop(t)
 		db.texts["put_"+t.name] = sqliteAdd(t) + t.onConflict()
 		for _, n := range t.narrow {
-			db.texts[n.name] = t.addingOne(n, "?", func(constant string, _ int) string { return constant })
+			db.texts[n.name] = t.insertSQL(n, "?", func(constant string, _ int) string { return constant })
 		}
 		for _, u := range t.updates {
-			db.texts[u.name] = t.updating(u, "?", "", t.keyed("?"))
+			db.texts[u.name] = t.updateSQL(u, "?", "", t.keyPredicate("?"))
 		}
 	}
 	for name, text := range db.texts {
@@ -143,8 +143,8 @@ func (db *sqlite) close() error {
 	return errors.Join(errs...)
 }
 
-// alone is true: the file is locked.
-func (*sqlite) alone() bool { return true }
+// exclusive is true: the file is locked.
+func (*sqlite) exclusive() bool { return true }
 
 // layout is the plain one: a zero takes no more room than NULL, and what is long has pages of
 // its own.
@@ -222,7 +222,7 @@ func (db sqliteWriter) load(ctx context.Context, lookups ...lookup) error {
 		}
 		stmt, err := db.prepare(ctx, l.name)
 		if err == nil {
-			err = db.look(ctx, stmt, l)
+			err = db.runLookup(ctx, stmt, l)
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", l.name, err)
@@ -231,7 +231,7 @@ func (db sqliteWriter) load(ctx context.Context, lookups ...lookup) error {
 	return nil
 }
 
-func (db sqliteWriter) ask(ctx context.Context, lookups ...lookup) error {
+func (db sqliteWriter) loadLater(ctx context.Context, lookups ...lookup) error {
 	return db.load(ctx, lookups...)
 }
 
@@ -269,20 +269,20 @@ func (db *sqlite) load(ctx context.Context, lookups ...lookup) (err error) {
 		if len(l.keys) == 0 {
 			continue
 		}
-		if err := db.look(ctx, prepared(l.name), l); err != nil {
+		if err := db.runLookup(ctx, prepared(l.name), l); err != nil {
 			return fmt.Errorf("%s: %w", l.name, err)
 		}
 	}
 	return nil
 }
 
-// glance is load: a look takes no round trip.
-func (db *sqlite) glance(ctx context.Context, lookups ...lookup) error {
+// loadCoalesced is load: a look takes no round trip.
+func (db *sqlite) loadCoalesced(ctx context.Context, lookups ...lookup) error {
 	return db.load(ctx, lookups...)
 }
 
-// look runs a prepared query for each key, or once for all of them.
-func (db *sqlite) look(ctx context.Context, stmt *sql.Stmt, l lookup) error {
+// runLookup runs a prepared query for each key, or once for all of them.
+func (db *sqlite) runLookup(ctx context.Context, stmt *sql.Stmt, l lookup) error {
 	keys := l.keys
 	if strings.Contains(db.texts[l.name], "json_each(?1)") {
 		text, err := json.Marshal(keys)

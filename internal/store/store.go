@@ -34,9 +34,9 @@ type Config struct {
 	MaxBatch   int              // commands in one transaction; 0: DefaultMaxBatch
 	Committers int              // with PostgreSQL; 0: as many as the processors here are good for
 	Caps       Caps             // which are valid
-	// Ahead: while nothing else waits, runs count as announced with the commit that
+	// AnnounceOnCommit: while nothing else waits, runs count as announced with the commit that
 	// makes them ready. OnCommit is told, and has to see to it.
-	Ahead bool
+	AnnounceOnCommit bool
 	// Standby gives the slots that wait for runs; nil: there are none. Where runs are not
 	// announced Ahead, they are given none.
 	Standby func() Standby
@@ -47,88 +47,88 @@ type Config struct {
 	// it must not wait. Of one session it hears in order. With PostgreSQL it may be called
 	// several times at once.
 	OnCommit func(Commit)
-	// Unmeasured commits don't tell what is Passed, nor of Verdicts.
-	Unmeasured bool
-	Logger     *slog.Logger
+	// SkipMetrics commits don't tell what is Passed, nor of Verdicts.
+	SkipMetrics bool
+	Logger      *slog.Logger
 }
 
 // DefaultMaxBatch is how many commands one transaction takes at most.
 const DefaultMaxBatch = 512
 
 // A store makes one transaction at once for each two processors that the process may use,
-// and at most committersMost: what sessions share one costs less, and a transaction keeps
+// and at most maxCommitters: what sessions share one costs less, and a transaction keeps
 // about one processor of ours and one of the database's busy.
 const (
-	processorsOfCommitter = 2
-	committersMost        = 4
+	processorsPerCommitter = 2
+	maxCommitters          = 4
 )
 
-func committersHere() int {
-	return min(max(1, runtime.GOMAXPROCS(0)/processorsOfCommitter), committersMost)
+func defaultCommitters() int {
+	return min(max(1, runtime.GOMAXPROCS(0)/processorsPerCommitter), maxCommitters)
 }
 
 // Commit says what a transaction has changed.
 type Commit struct {
-	Sessions []Touched
-	Ready    []Ready         // runs that wait for a worker since
-	Revoked  []tree.Revoked  // attempts that were ended from outside
-	Released []tree.Released // runs that are to let commands go on in the background
-	Room     bool            // a session where runs wait for a worker has room for one more
-	Passed   []Passed        // parts of runs' lives that are over
-	Verdicts []tree.Verdict  // what became of wishes for children
-	Spent    []Spent         // what answers of models have cost that were recorded
+	Sessions      []SessionUpdate
+	Ready         []Ready                 // runs that wait for a worker since
+	Revoked       []tree.Revoked          // attempts that were ended from outside
+	Released      []tree.ReleasedCommands // runs that are to let commands go on in the background
+	Room          bool                    // a session where runs wait for a worker has room for one more
+	Phases        []CompletedPhase        // parts of runs' lives that are over
+	SpawnOutcomes []tree.SpawnOutcome     // what became of wishes for children
+	Costs         []ModelCost             // what answers of models have cost that were recorded
 
 	Commands int           // how many it carried out or refused
 	Refused  []string      // the reasons of what it refused
 	Took     time.Duration // from its beginning until it was stored
 }
 
-// Passed is a part of the life of a run of a session that is over.
-type Passed struct {
+// CompletedPhase is a part of the life of a run of a session that is over.
+type CompletedPhase struct {
 	Session tree.SessionID
-	*tree.Passed
+	*tree.CompletedPhase
 }
 
-// Spent is what one answer of a model has cost.
-type Spent struct {
+// ModelCost is what one answer of a model has cost.
+type ModelCost struct {
 	Model  string // as the answer names it
 	Micros int64  // millionths of a US dollar
 }
 
-// Touched is a session that has new events.
-type Touched struct {
-	Session tree.SessionID
-	LastSeq int64
-	Events  [][]byte      // the new ones, as they are stored; the last is LastSeq
-	Ended   []tree.TaskID // tasks of which a run has ended
-	Begun   *Begun        // the session is new, and its root's first run has begun
-	// End says how, of one that is not under way again; else nil. It is not to be called after
+// SessionUpdate is a session that has new events.
+type SessionUpdate struct {
+	Session   tree.SessionID
+	LastSeq   int64
+	Events    [][]byte      // the new ones, as they are stored; the last is LastSeq
+	Ended     []tree.TaskID // tasks of which a run has ended
+	RootStart *RootStart    // the session is new, and its root's first run has begun
+	// EndOf says how, of one that is not under way again; else nil. It is not to be called after
 	// OnCommit.
-	End func(tree.TaskID) *End
+	EndOf func(tree.TaskID) *RunEnd
 }
 
-// Begun is how far the root of a new session is.
-type Begun struct {
+// RootStart is how far the root of a new session is.
+type RootStart struct {
 	Tenant string
-	Standing
+	TaskStatus
 }
 
 // Store is an open database. Its methods may be called at once.
 type Store struct {
 	Config
-	db           database
-	scans        scanning
-	installation string
-	committers   []*committer  // of commands
-	steps        *committer    // of the store's own steps
-	beats        *committer    // of heartbeats
-	ended        chan struct{} // closed when Run has ended: what is queued then stays so
+	db                 database
+	scans              scanLimiter
+	installation       string
+	committers         []*committer  // of commands
+	stepCommitter      *committer    // of the store's own steps
+	heartbeatCommitter *committer    // of heartbeats
+	ended              chan struct{} // closed when Run has ended: what is queued then stays so
 
-	definitions *definitions
-	ahead       ahead
-	turn        atomic.Int64     // how far turns have come, as far as any committer knows
-	readable    atomic.Bool      // all replicas can read what is packed
-	held        *transcript.Held // of claims
+	definitions   *definitionCache
+	window        announceWindow
+	virtualTime   atomic.Int64     // how far turns have come, as far as any committer knows
+	allReadPacked atomic.Bool      // all replicas can read what is packed
+	held          *transcript.Held // of claims
 }
 
 // Open opens the database and brings it up to date. A SQLite file it locks against
@@ -144,7 +144,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 		c.MaxBatch = DefaultMaxBatch
 	}
 	if c.Committers == 0 {
-		c.Committers = committersHere()
+		c.Committers = defaultCommitters()
 	}
 	if c.OnCommit == nil {
 		c.OnCommit = func(Commit) {}
@@ -153,32 +153,32 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	var err error
-	if c.Database, err = named(c.Database); err != nil {
+	if c.Database, err = normalizeDatabase(c.Database); err != nil {
 		return nil, fmt.Errorf("opening the database: %w", err)
 	}
 	db, err := openDatabase(ctx, c)
 	if err != nil {
-		return nil, fmt.Errorf("opening %s: %w", nameOf(c.Database), err)
+		return nil, fmt.Errorf("opening %s: %w", displayName(c.Database), err)
 	}
-	if db.alone() {
+	if db.exclusive() {
 		c.Committers = 1
 		if c.Clock == nil {
 			c.Clock = time.Now
 		}
 	}
-	s := &Store{Config: c, db: db, scans: newScanning(db), ended: make(chan struct{}), held: transcript.NewHeld(), definitions: newDefinitions()}
-	s.ahead.disabled = !c.Ahead || c.Caps != (Caps{})
+	s := &Store{Config: c, db: db, scans: newScanLimiter(db), ended: make(chan struct{}), held: transcript.NewHeld(), definitions: newDefinitionCache()}
+	s.window.disabled = !c.AnnounceOnCommit || c.Caps != (Caps{})
 	for range c.Committers {
-		s.committers = append(s.committers, s.newCommitter(c.MaxBatch, stallPatience))
+		s.committers = append(s.committers, s.newCommitter(c.MaxBatch, stallTimeout))
 	}
-	s.steps, s.beats = s.committers[0], s.committers[0]
-	if !db.alone() {
+	s.stepCommitter, s.heartbeatCommitter = s.committers[0], s.committers[0]
+	if !db.exclusive() {
 		// Each has a transaction to itself, which holds no session while it waits. A heartbeat
 		// must not wait for any other: a replica that is late is taken to be gone.
-		s.steps, s.beats = s.newCommitter(1, stallPatience), s.newCommitter(1, beatPatience)
+		s.stepCommitter, s.heartbeatCommitter = s.newCommitter(1, stallTimeout), s.newCommitter(1, heartbeatTimeout)
 	}
-	if err := s.takeOver(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("opening %s: %w", nameOf(c.Database), err), db.close())
+	if err := s.loadInstallation(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("opening %s: %w", displayName(c.Database), err), db.close())
 	}
 	return s, nil
 }
@@ -190,9 +190,9 @@ func openDatabase(ctx context.Context, c Config) (database, error) {
 	return openSQLite(ctx, c.Database)
 }
 
-// takeOver reads or makes the installation id.
-func (s *Store) takeOver(ctx context.Context) error {
-	err := s.steps.writer.transact(ctx, func(tx transaction) error {
+// loadInstallation reads or makes the installation id.
+func (s *Store) loadInstallation(ctx context.Context) error {
+	err := s.stepCommitter.writer.transact(ctx, func(tx transaction) error {
 		known := false
 		installation := lookup{"installation", [][]any{{}}, func(row row) error {
 			known = true
@@ -228,8 +228,8 @@ func newUUID() [16]byte { return uuid.Must(uuid.NewV7()) }
 // Installation is the id of this database, made when it was.
 func (s *Store) Installation() string { return s.installation }
 
-// Alone reports whether no other replica can work on the database.
-func (s *Store) Alone() bool { return s.db.alone() }
+// Exclusive reports whether no other replica can work on the database.
+func (s *Store) Exclusive() bool { return s.db.exclusive() }
 
 // Close closes the database. Run has to have ended.
 func (s *Store) Close() error { return s.db.close() }
@@ -242,9 +242,9 @@ func (s *Store) Run(ctx context.Context) error {
 	for _, c := range s.committers {
 		committing.Go(func() { c.run(ctx) })
 	}
-	if !s.Alone() {
-		committing.Go(func() { s.steps.run(ctx) })
-		committing.Go(func() { s.beats.run(ctx) })
+	if !s.Exclusive() {
+		committing.Go(func() { s.stepCommitter.run(ctx) })
+		committing.Go(func() { s.heartbeatCommitter.run(ctx) })
 	}
 	committing.Wait()
 	return nil

@@ -45,11 +45,11 @@ func (s *Store) Outcome(ctx context.Context, session tree.SessionID, run tree.Ch
 // sessionReader reads a session's transcripts. It looks several times: what a message
 // tells of was there before it and never changes.
 type sessionReader struct {
-	db      reader
-	session tree.SessionID
-	shown   int // how much of an output is shown; 0 until it was read
-	near    near
-	held    *transcript.Held
+	db          reader
+	session     tree.SessionID
+	outputLimit int // how much of an output is shown; 0 until it was read
+	cache       outcomeCache
+	held        *transcript.Held
 }
 
 func (s *Store) session(id tree.SessionID) *sessionReader {
@@ -63,8 +63,8 @@ type messageAndBody struct {
 	body    []byte // as it is stored, until it is opened
 }
 
-// open reads the body. A message that is remembered was never closed.
-func (m *messageAndBody) open() error {
+// decodeBody reads the body. A message that is remembered was never closed.
+func (m *messageAndBody) decodeBody() error {
 	if m.body == nil {
 		return nil
 	}
@@ -73,16 +73,16 @@ func (m *messageAndBody) open() error {
 	return err
 }
 
-// remembered is a message of which its row need not be read.
-func remembered(session tree.SessionID, m *tree.Message) messageAndBody {
+// cachedMessage is a message of which its row need not be read.
+func cachedMessage(session tree.SessionID, m *tree.Message) messageAndBody {
 	return messageAndBody{Message: *m, session: session}
 }
 
-// rowBytes is what a row that is remembered counts for beside its text.
-const rowBytes = 512
+// cachedRowBytes is what a row that is remembered counts for beside its text.
+const cachedRowBytes = 512
 
 // size is how much a message takes that is remembered.
-func (m *messageAndBody) size() int { return rowBytes + tree.TextBytes(m.Blocks) }
+func (m *messageAndBody) size() int { return cachedRowBytes + tree.TextBytes(m.Blocks) }
 
 func storedMessageRow(m *messageAndBody) []any { return messageRow(&m.session, &m.Message, &m.body) }
 
@@ -93,8 +93,8 @@ func plainRunRow(r *tree.Run) []any { return runRow(new(tree.SessionID), r) }
 // noLimit is a limit that no result reaches.
 const noLimit = math.MaxInt64
 
-// messages is the look-up of a task's messages from an ordinal on.
-func (r *sessionReader) messages(to *[]messageAndBody, task *tree.TaskID, from, limit int) lookup {
+// messagesLookup is the look-up of a task's messagesLookup from an ordinal on.
+func (r *sessionReader) messagesLookup(to *[]messageAndBody, task *tree.TaskID, from, limit int) lookup {
 	return all(to, "messages_from", storedMessageRow, idColumn(&r.session), idColumn(task), from, limit)
 }
 
@@ -108,21 +108,21 @@ func (r *sessionReader) transcript(ctx context.Context, task tree.TaskID, after,
 		limit++
 	}
 	var rows []messageAndBody
-	if err := r.db.load(ctx, r.messages(&rows, &task, after, limit)); err != nil {
+	if err := r.db.load(ctx, r.messagesLookup(&rows, &task, after, limit)); err != nil {
 		return nil, err
 	}
-	return r.whole(ctx, rows, after)
+	return r.assemble(ctx, rows, after)
 }
 
-// whole makes the messages after an ordinal of a task's rows, which follow on one
+// assemble makes the messages after an ordinal of a task's rows, which follow on one
 // another.
-func (r *sessionReader) whole(ctx context.Context, rows []messageAndBody, after int) ([]tree.Message, error) {
+func (r *sessionReader) assemble(ctx context.Context, rows []messageAndBody, after int) ([]tree.Message, error) {
 	for i := range rows {
-		if err := rows[i].open(); err != nil {
+		if err := rows[i].decodeBody(); err != nil {
 			return nil, err
 		}
 	}
-	told, err := r.told(ctx, rows, after)
+	told, err := r.references(ctx, rows, after)
 	if err != nil {
 		return nil, err
 	}
@@ -150,15 +150,15 @@ func (r *sessionReader) whole(ctx context.Context, rows []messageAndBody, after 
 	return messages, nil
 }
 
-// told is what tool messages and news tell of.
-type told struct {
+// references is what tool messages and news tell of.
+type references struct {
 	calls    map[int][]tree.Call // closed, by message, in the order of the calls
 	outcomes map[tree.ChildRun]tree.Outcome
 }
 
-// told reads what the messages after an ordinal tell of, all of it together.
-func (r *sessionReader) told(ctx context.Context, rows []messageAndBody, after int) (*told, error) {
-	t := &told{calls: map[int][]tree.Call{}}
+// references reads what the messages after an ordinal tell of, all of it together.
+func (r *sessionReader) references(ctx context.Context, rows []messageAndBody, after int) (*references, error) {
+	t := &references{calls: map[int][]tree.Call{}}
 	var runs []tree.ChildRun
 	var asked []*tree.Message
 	for i := range rows {
@@ -172,7 +172,7 @@ func (r *sessionReader) told(ctx context.Context, rows []messageAndBody, after i
 	}
 	if len(asked) > 0 {
 		first, last := asked[0], asked[len(asked)-1]
-		calls, err := r.closed(ctx, first.Task, first.Ordinal, last.Ordinal)
+		calls, err := r.closedCalls(ctx, first.Task, first.Ordinal, last.Ordinal)
 		if err != nil {
 			return nil, err
 		}
@@ -189,7 +189,7 @@ func (r *sessionReader) told(ctx context.Context, rows []messageAndBody, after i
 }
 
 // results gives the closed calls of an assistant message, in the order of the calls.
-func (r *sessionReader) results(ctx context.Context, asked *tree.Message, t *told) (_ []tree.Block, err error) {
+func (r *sessionReader) results(ctx context.Context, asked *tree.Message, t *references) (_ []tree.Block, err error) {
 	calls := t.calls[asked.Ordinal]
 	blocks := make([]tree.Block, len(calls))
 	for i, c := range calls {

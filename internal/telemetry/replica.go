@@ -28,7 +28,7 @@ type Replica struct {
 	reasons  *sets[string]
 	models   *sets[string]
 	children *sets[tree.Kind]
-	refusals *sets[tree.Verdict]
+	refusals *sets[tree.SpawnOutcome]
 }
 
 // State is what a replica looks like at a moment. What it says of work is of the whole
@@ -85,7 +85,7 @@ func (r *Replica) prepare(pool attribute.KeyValue) {
 	r.children = newSets(func(kind tree.Kind) []attribute.KeyValue {
 		return []attribute.KeyValue{pool, labelKind.String(name(kind))}
 	})
-	r.refusals = newSets(func(v tree.Verdict) []attribute.KeyValue {
+	r.refusals = newSets(func(v tree.SpawnOutcome) []attribute.KeyValue {
 		return []attribute.KeyValue{pool, labelKind.String(name(v.Kind)), labelReason.String(v.Refused)}
 	})
 	ctx := context.Background()
@@ -146,7 +146,7 @@ func (r *Replica) Committed(commands int, refused []string, took time.Duration) 
 }
 
 // Judged counts what became of a wish for a child.
-func (r *Replica) Judged(v tree.Verdict) {
+func (r *Replica) Judged(v tree.SpawnOutcome) {
 	if v.Refused == "" {
 		r.spawned.Add(context.Background(), 1, r.children.get(v.Kind).add...)
 		return

@@ -65,35 +65,35 @@ func (t *Telemetry) Runs(pool string) (*Runs, error) {
 }
 
 // Passed writes down a part of a run's life that is over.
-func (r *Runs) Passed(session tree.SessionID, p tree.Passed) {
+func (r *Runs) Passed(session tree.SessionID, p tree.CompletedPhase) {
 	r.count(p)
 	if !r.traces || p.Trace.ID == (tree.TraceID{}) {
 		return // there is nowhere to send them, or the run was accepted by a release that knew no traces
 	}
 	ctx := context.Background()
-	switch p.Part {
-	case tree.PartQueued:
+	switch p.Phase {
+	case tree.PhaseQueued:
 		r.write(r.inRun(ctx, p), spanQueued, p, r.attributes(session, p))
-	case tree.PartParked:
+	case tree.PhaseParked:
 		r.write(r.inRun(ctx, p), spanParked, p, r.attributes(session, p))
-	case tree.PartAttempt:
+	case tree.PhaseAttempt:
 		if p.Lost {
 			r.write(r.inRun(ctx, p), spanAttempt, p, append(r.attributes(session, p), keyWorker.String(p.Worker)))
 		}
-	case tree.PartCall:
+	case tree.PhaseCall:
 		r.call(ctx, session, p)
-	case tree.PartRun:
+	case tree.PhaseRun:
 		r.run(ctx, session, p)
 	}
 }
 
 // inRun is a context whose spans hang below the run.
-func (r *Runs) inRun(ctx context.Context, p tree.Passed) context.Context {
+func (r *Runs) inRun(ctx context.Context, p tree.CompletedPhase) context.Context {
 	return r.below(ctx, p.Trace, tree.RunSpan(p.Task, p.Run))
 }
 
 // run writes the span of a run that has ended.
-func (r *Runs) run(ctx context.Context, session tree.SessionID, p tree.Passed) {
+func (r *Runs) run(ctx context.Context, session tree.SessionID, p tree.CompletedPhase) {
 	t := p.Ended
 	parent := p.Trace.Parent
 	if called(t) {
@@ -126,7 +126,7 @@ func title(t *tree.Task) string {
 }
 
 // call writes the span of the call that asked for a run.
-func (r *Runs) call(ctx context.Context, session tree.SessionID, p tree.Passed) {
+func (r *Runs) call(ctx context.Context, session tree.SessionID, p tree.CompletedPhase) {
 	t := p.Ended
 	ctx = withIDs(r.below(ctx, p.Trace, p.Trace.Parent), p.Trace.ID, tree.CallSpan(t.Caller, t.Call))
 	tool := "task"
@@ -148,19 +148,19 @@ func (r *Runs) call(ctx context.Context, session tree.SessionID, p tree.Passed) 
 func called(t *tree.Task) bool { return !t.Caller.IsZero() && t.Call != (tree.CallRef{}) }
 
 // write writes a span that is over.
-func (r *Runs) write(ctx context.Context, name string, p tree.Passed, attrs []attribute.KeyValue, options ...trace.SpanStartOption) {
+func (r *Runs) write(ctx context.Context, name string, p tree.CompletedPhase, attrs []attribute.KeyValue, options ...trace.SpanStartOption) {
 	_, span := r.Tracer.Start(ctx, name, append(options, trace.WithTimestamp(p.From), trace.WithAttributes(attrs...))...)
 	switch {
 	case p.Lost:
 		span.SetStatus(codes.Error, "the worker was lost")
-	case (p.Part == tree.PartRun || p.Part == tree.PartCall) && p.Ended.State == tree.StateFailed:
+	case (p.Phase == tree.PhaseRun || p.Phase == tree.PhaseCall) && p.Ended.State == tree.StateFailed:
 		span.SetStatus(codes.Error, p.Ended.Detail)
 	}
 	span.End(trace.WithTimestamp(p.To))
 }
 
 // attributes are those that all spans of a run have.
-func (r *Runs) attributes(session tree.SessionID, p tree.Passed) []attribute.KeyValue {
+func (r *Runs) attributes(session tree.SessionID, p tree.CompletedPhase) []attribute.KeyValue {
 	return []attribute.KeyValue{
 		keyConversation.String(session.String()), keySession.String(session.String()), keyTask.String(p.Task.String()),
 		keyKind.String(name(p.Kind)), keyRun.Int(p.Run), keyEpoch.Int64(p.Epoch), keyPool.String(r.pool),
@@ -169,23 +169,23 @@ func (r *Runs) attributes(session tree.SessionID, p tree.Passed) []attribute.Key
 
 // count counts a part of a run's life. Agents' names are the operator's and tenants':
 // they are no labels.
-func (r *Runs) count(p tree.Passed) {
+func (r *Runs) count(p tree.CompletedPhase) {
 	ctx := context.Background()
 	took := p.To.Sub(p.From).Seconds()
-	switch p.Part {
-	case tree.PartQueued:
+	switch p.Phase {
+	case tree.PhaseQueued:
 		r.queued.Record(ctx, took, r.inPool.record...)
 		if p.First && p.Next == tree.StateRunning {
 			r.started.Record(ctx, took, r.inPool.record...)
 		}
-	case tree.PartParked:
+	case tree.PhaseParked:
 		r.parked.Record(ctx, took, r.inPool.record...)
-	case tree.PartAttempt:
+	case tree.PhaseAttempt:
 		r.ended.Add(ctx, 1, r.outcomes.get(ending{p.Next, p.Lost}).add...)
 		if p.Lost {
 			r.lost.Add(ctx, 1, r.inPool.add...)
 		}
-	case tree.PartRun:
+	case tree.PhaseRun:
 		r.lasted.Record(ctx, took, r.lives.get(life{p.Kind, p.Ended.State, p.Ended.Reason}).record...)
 	}
 }

@@ -83,8 +83,8 @@ type SelectBranch struct{ Task TaskID } // zero: the root
 
 func (Branched) isAnswer() {}
 
-// GoesOnWith is the task that a message without a task goes to.
-func (s *Session) GoesOnWith() TaskID {
+// CurrentTask is the task that a message without a task goes to.
+func (s *Session) CurrentTask() TaskID {
 	if s.Current.IsZero() {
 		return s.Root
 	}
@@ -208,7 +208,7 @@ func (c SelectBranch) decide(d *decision) (Answer, error) {
 		return nil, err
 	case !t.Parent.IsZero():
 		return nil, ErrNotABranch.With("task %s is a sub-agent", t.ID)
-	case s.GoesOnWith() == t.ID:
+	case s.CurrentTask() == t.ID:
 		return Done{}, nil
 	}
 	d.selectTask(t)

@@ -73,14 +73,14 @@ func (s *Session) updateEstimate(u Usage) {
 	if s.Budget == (Budget{}) {
 		return
 	}
-	s.Reckoned.Tokens = max(u.Total(), s.Reckoned.Tokens-s.Reckoned.Tokens/estimateDecay)
-	s.Reckoned.Cost = max(u.Cost, s.Reckoned.Cost-s.Reckoned.Cost/estimateDecay)
+	s.CallEstimate.Tokens = max(u.Total(), s.CallEstimate.Tokens-s.CallEstimate.Tokens/estimateDecay)
+	s.CallEstimate.Cost = max(u.Cost, s.CallEstimate.Cost-s.CallEstimate.Cost/estimateDecay)
 }
 
 // Reserved is what the calls of the runs that are with workers are reckoned to take.
 func (s *Session) Reserved() Budget {
 	n := int64(s.Running)
-	reserved := Budget{Tokens: n * s.Reckoned.Tokens, Cost: n * s.Reckoned.Cost}
+	reserved := Budget{Tokens: n * s.CallEstimate.Tokens, Cost: n * s.CallEstimate.Cost}
 	if s.Budget.ModelCalls > 0 {
 		reserved.ModelCalls = n
 	}
@@ -94,9 +94,9 @@ func (s *Session) Cap() int {
 	if s.spent() != "" {
 		return most
 	}
-	most = affordable(most, s.Budget.Tokens-s.Usage.Total(), s.Budget.Tokens, s.Reckoned.Tokens)
+	most = affordable(most, s.Budget.Tokens-s.Usage.Total(), s.Budget.Tokens, s.CallEstimate.Tokens)
 	most = affordable(most, s.Budget.ModelCalls-s.ModelCalls, s.Budget.ModelCalls, 1)
-	return affordable(most, s.Budget.Cost-s.Usage.Cost, s.Budget.Cost, s.Reckoned.Cost)
+	return affordable(most, s.Budget.Cost-s.Usage.Cost, s.Budget.Cost, s.CallEstimate.Cost)
 }
 
 func affordable(most int, left, budget, call int64) int {
@@ -133,7 +133,7 @@ func (d *decision) setBudget(b Budget) {
 	revived := s.unblocks(b)
 	s.Budget = b
 	if b == (Budget{}) {
-		s.Reckoned = Budget{}
+		s.CallEstimate = Budget{}
 	}
 	d.emitOutsideRun(d.view.task(s.Root), SessionChanged{Change: SessionBudgeted, Budget: b})
 	if !revived {

@@ -5,8 +5,8 @@ package tree
 // [Stored].
 type Compact struct {
 	From
-	UpTo int     // the last message that is summed up
-	Said Message // the summary as blocks, and what the answer that it is made of cost
+	UpTo    int     // the last message that is summed up
+	Summary Message // the summary as blocks, and what the answer that it is made of cost
 }
 
 func (c Compact) needs(n *needs) { n.task(c.From.Task) }
@@ -20,18 +20,18 @@ func (c Compact) decide(d *decision) (Answer, error) {
 		return nil, ErrCallsOpen
 	case c.UpTo < 1 || c.UpTo >= t.NextOrdinal || c.UpTo < t.Compacted:
 		return nil, ErrBadInput.With("a summary up to message %d of %d, the last one is message %d", c.UpTo, t.NextOrdinal-1, t.Compacted)
-	case Blank(c.Said.Text()):
+	case Blank(c.Summary.Text()):
 		return nil, ErrEmpty.With("summary")
-	case c.Said.MakesCalls():
+	case c.Summary.MakesCalls():
 		return nil, ErrHasCalls
 	}
-	if err := d.session().Limits.checkAnswer(&c.Said); err != nil {
+	if err := d.session().Limits.checkAnswer(&c.Summary); err != nil {
 		return nil, err
 	}
 	d.recordRequest(t, c.From)
 	d.session().ModelCalls++
 	m := d.append(t, &Message{
-		Role: RoleUser, Blocks: c.Said.Blocks, UpTo: c.UpTo, Model: c.Said.Model, Usage: c.Said.Usage, Stop: c.Said.Stop,
+		Role: RoleUser, Blocks: c.Summary.Blocks, UpTo: c.UpTo, Model: c.Summary.Model, Usage: c.Summary.Usage, Stop: c.Summary.Stop,
 	})
 	t.Compacted = m.Ordinal
 	stored := d.atBoundary(t)

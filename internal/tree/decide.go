@@ -25,7 +25,7 @@ type Env struct {
 	NewID   func() [16]byte // a fresh UUIDv7
 	Replica string          // who decides
 
-	Unmeasured bool // nobody is told of [Changes.Passed] and [Changes.Verdicts]: there are none
+	SkipMetrics bool // nobody is told of [Changes.Passed] and [Changes.Verdicts]: there are none
 }
 
 // Decide applies one command to a view that misses nothing for it. An error

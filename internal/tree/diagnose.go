@@ -2,8 +2,8 @@ package tree
 
 import "fmt"
 
-// Rows is everything that is stored of one session, as one snapshot shows it.
-type Rows struct {
+// SessionRows is everything that is stored of one session, as one snapshot shows it.
+type SessionRows struct {
 	Session   Session
 	Tasks     []Task
 	OpenCalls []Call // those that are not closed
@@ -45,7 +45,7 @@ type Violation struct {
 
 // Diagnose holds a session against the rules that every commit keeps. What it
 // finds is a defect, or damage from outside.
-func Diagnose(rows *Rows) []Violation {
+func Diagnose(rows *SessionRows) []Violation {
 	e := &examination{rows: rows, tasks: map[TaskID]*Task{}}
 	for i := range rows.Tasks {
 		e.tasks[rows.Tasks[i].ID] = &rows.Tasks[i]
@@ -63,7 +63,7 @@ func Diagnose(rows *Rows) []Violation {
 
 // examination is a session being held against the rules.
 type examination struct {
-	rows  *Rows
+	rows  *SessionRows
 	tasks map[TaskID]*Task
 	found []Violation
 }
@@ -160,7 +160,7 @@ func (e *examination) base(t *Task) {
 		e.must(t.NextOrdinal >= b.First(), t.ID, "a conversation goes on from messages that are there", "at message %d, its first is %d", t.NextOrdinal, b.First())
 	}
 	e.must(t.Compacted < t.NextOrdinal, t.ID, "a summary is a message", "message %d of %d", t.Compacted, t.NextOrdinal-1)
-	current := e.rows.Session.GoesOnWith()
+	current := e.rows.Session.CurrentTask()
 	e.must(t.ID != current || t.Parent.IsZero(), t.ID, "messages go to the root or to a branch", "it is a sub-agent")
 }
 

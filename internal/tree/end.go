@@ -138,7 +138,7 @@ func (c End) decide(d *decision) (Answer, error) {
 		d.park(t, ParkedOn{Kind: WaitBackground, Total: t.LiveBackground})
 		return ParkedRun{}, nil
 	}
-	m.Tell(c.Left, d.session().Limits.PartBytes)
+	m.AppendLine(c.Left, d.session().Limits.PartBytes)
 	return d.complete(t, ""), nil
 }
 

@@ -180,8 +180,8 @@ func (u Usage) Add(v Usage) Usage {
 // Total is the sum of all kinds of tokens.
 func (u Usage) Total() int64 { return u.Input + u.Output + u.CacheRead + u.CacheWrite }
 
-// Tell adds a line at the end of what the message says, if parts of so many bytes have room for it.
-func (m *Message) Tell(line string, partBytes int) {
+// AppendLine adds a line at the end of what the message says, if parts of so many bytes have room for it.
+func (m *Message) AppendLine(line string, partBytes int) {
 	if line == "" {
 		return
 	}

@@ -48,13 +48,13 @@ type outcomeUsage struct {
 	CacheWrite int64 `json:"cache_write_tokens,omitempty"`
 }
 
-// Heard takes in the text of the message that the run names as its answer.
-func (o *Outcome) Heard(text string) {
+// SetAnswerText takes in the text of the message that the run names as its answer.
+func (o *Outcome) SetAnswerText(text string) {
 	if o.Run.Unfinished() {
 		o.Words = text
 		return
 	}
-	o.Answer = o.Run.Says(text)
+	o.Answer = o.Run.ResultText(text)
 }
 
 // Text is the bounded summary that becomes a call's result: the same bytes each

@@ -148,10 +148,10 @@ func TranscriptOf(session SessionID, task TaskID) string {
 // said up to now follows from its transcript, which only grows.
 func (d *decision) setCallOutput(c *Call, target *Task) {
 	out := OutputOf(target)
-	if told := out.Progress; told == target.Told {
+	if told := out.Progress; told == target.LastProgress {
 		out.Unchanged, out.Progress, out.Recent = true, "", nil
 	} else {
-		target.Told = told
+		target.LastProgress = told
 		d.view.touchTask(target)
 	}
 	if c.Text = out.Text(); !target.isShell() {

@@ -396,7 +396,7 @@ func (s *script) output(run ChildRun) string {
 func (s *script) outcomeOf(run ChildRun) Outcome {
 	o := Outcome{Run: s.db.runs[run], Session: s.db.session.ID}
 	if o.Run.Answer > 0 {
-		o.Heard(s.db.message(run.Task, o.Run.Answer).Text())
+		o.SetAnswerText(s.db.message(run.Task, o.Run.Answer).Text())
 	}
 	return o
 }

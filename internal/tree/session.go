@@ -162,7 +162,7 @@ func titleFrom(blocks []Block) string {
 
 func (c Send) target(v *View) TaskID {
 	if c.Task.IsZero() && v.session != nil {
-		return v.session.GoesOnWith()
+		return v.session.CurrentTask()
 	}
 	return c.Task
 }

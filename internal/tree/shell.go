@@ -42,8 +42,8 @@ type EndShell struct {
 // that the run waits for. Each becomes a task then. Answer: [Done].
 type BackgroundCommands struct{ Task TaskID }
 
-// Released is a run whose commands are to go on in the background: those of a message.
-type Released struct {
+// ReleasedCommands is a run whose commands are to go on in the background: those of a message.
+type ReleasedCommands struct {
 	Session SessionID
 	Task    TaskID
 	Epoch   int64
@@ -235,7 +235,7 @@ func (d *decision) releaseCommands(t *Task) bool {
 	}
 	t.Release = t.OpenMessage
 	d.view.touchTask(t)
-	d.view.changes.Released = append(d.view.changes.Released, Released{
+	d.view.changes.Released = append(d.view.changes.Released, ReleasedCommands{
 		Session: t.Session, Task: t.ID, Epoch: t.Epoch, Message: t.Release,
 	})
 	return true

@@ -8,16 +8,16 @@ import (
 
 // Session is a parent conversation: one tree of tasks, one sequence of events.
 type Session struct {
-	ID       SessionID
-	Tenant   string
-	Title    string
-	Agent    string
-	Root     TaskID
-	Current  TaskID // the branch that a person goes on with; zero: the root
-	Metadata map[string]string
-	Limits   Limits
-	Budget   Budget
-	Reckoned Budget // tokens and cost that a call of a model is reckoned to take; known where there is a budget
+	ID           SessionID
+	Tenant       string
+	Title        string
+	Agent        string
+	Root         TaskID
+	Current      TaskID // the branch that a person goes on with; zero: the root
+	Metadata     map[string]string
+	Limits       Limits
+	Budget       Budget
+	CallEstimate Budget // tokens and cost that a call of a model is reckoned to take; known where there is a budget
 
 	NextSeq int64 // the number of the next event, from 1
 
@@ -130,7 +130,7 @@ type Task struct {
 	CurrentRun
 
 	Epoch int64 // rises with every offer to the workers
-	Hold
+	CurrentAttempt
 
 	// The transcript.
 	NextOrdinal int // from 1
@@ -185,14 +185,14 @@ type CurrentRun struct {
 	Strikes     int              // deliveries in a row that were lost without progress
 
 	// What it is doing.
-	Activity string
-	Recent   string // the last activities, one a line, oldest first
-	Told     string // the line of progress that was shown last to somebody who reads its output
-	Output   string // of a command: the end of what it has printed so far
+	Activity     string
+	Recent       string // the last activities, one a line, oldest first
+	LastProgress string // the line of progress that was shown last to somebody who reads its output
+	Output       string // of a command: the end of what it has printed so far
 }
 
-// Hold is how a worker has the current run; zero unless that is RUNNING.
-type Hold struct {
+// CurrentAttempt is how a worker has the current run; zero unless that is RUNNING.
+type CurrentAttempt struct {
 	Nonce     uint64
 	Attach    int // how often a stream was given the attempt; only the last one speaks for it
 	LastSeq   int64
@@ -287,9 +287,9 @@ type Run struct {
 // last is no answer.
 func (r *Run) Unfinished() bool { return r.State != StateCompleted && r.Iterations > 0 }
 
-// Says is the result of a run with the text of its answer: what it has left behind comes last, if
+// ResultText is the result of a run with the text of its answer: what it has left behind comes last, if
 // it was known only later.
-func (r *Run) Says(answer string) string {
+func (r *Run) ResultText(answer string) string {
 	if r.State != StateCompleted || r.Detail == "" {
 		return answer
 	}

@@ -64,10 +64,10 @@ func (d *decision) traceOf(t *Task, a requester) Trace {
 	return Trace{ID: TraceID(sum[:16])}
 }
 
-// Passed is a part of the life of a run that is over. It is told to those who measure,
+// CompletedPhase is a part of the life of a run that is over. It is told to those who measure,
 // and stored nowhere.
-type Passed struct {
-	Part   Part
+type CompletedPhase struct {
+	Phase  Phase
 	Task   TaskID
 	Run    int
 	Kind   Kind
@@ -83,33 +83,33 @@ type Passed struct {
 	Ended  *Task // of a whole run or its call: the task as it was when the run ended
 }
 
-// Part is a part of the life of a run.
-type Part uint8
+// Phase is a part of the life of a run.
+type Phase uint8
 
 // The parts.
 const (
-	PartUnspecified Part = iota
-	PartQueued           // waited for a worker
-	PartAttempt          // was with one
-	PartParked           // waited for what it had asked for
-	PartCall             // somebody's call waited for it
-	PartRun              // all of it, from its acceptance to its end
+	PhaseUnspecified Phase = iota
+	PhaseQueued            // waited for a worker
+	PhaseAttempt           // was with one
+	PhaseParked            // waited for what it had asked for
+	PhaseCall              // somebody's call waited for it
+	PhaseRun               // all of it, from its acceptance to its end
 )
 
 // recordStateLeft tells that the run leaves its state, and whether since its worker was lost.
 func (d *decision) recordStateLeft(t *Task, to State, lost bool) {
-	if d.env.Unmeasured {
+	if d.env.SkipMetrics {
 		return
 	}
-	p := Passed{From: t.MovedAt, Next: to}
+	p := CompletedPhase{From: t.MovedAt, Next: to}
 	switch t.State {
 	case StatePending:
-		p.Part, p.First = PartQueued, t.StartedAt.IsZero() || t.StartedAt.Equal(d.env.Now)
+		p.Phase, p.First = PhaseQueued, t.StartedAt.IsZero() || t.StartedAt.Equal(d.env.Now)
 	case StateRunning:
-		p.Part, p.Worker = PartAttempt, t.Worker
+		p.Phase, p.Worker = PhaseAttempt, t.Worker
 		p.Lost = lost || t.Reason == ReasonInterrupted || t.Reason == ReasonPoisoned
 	case StateWaiting:
-		p.Part = PartParked
+		p.Phase = PhaseParked
 	default:
 		return
 	}
@@ -117,50 +117,50 @@ func (d *decision) recordStateLeft(t *Task, to State, lost bool) {
 }
 
 // recordPhase completes what is told of a run.
-func (d *decision) recordPhase(t *Task, p Passed) {
+func (d *decision) recordPhase(t *Task, p CompletedPhase) {
 	p.Task, p.Run, p.Kind, p.Agent, p.Trace, p.Epoch, p.To = t.ID, t.Run, t.Kind, t.Agent, t.Trace, t.Epoch, d.env.Now
-	d.view.changes.Passed = append(d.view.changes.Passed, p)
+	d.view.changes.Phases = append(d.view.changes.Phases, p)
 }
 
 // recordCallPhase tells of a call that waits for the run no more: it has the run's result, or
 // the run goes on without it.
 func (d *decision) recordCallPhase(t *Task) {
-	if d.env.Unmeasured || t.Caller.IsZero() || t.Call == (CallRef{}) {
+	if d.env.SkipMetrics || t.Caller.IsZero() || t.Call == (CallRef{}) {
 		return
 	}
 	ended := *t
-	d.recordPhase(t, Passed{Part: PartCall, From: t.AcceptedAt, Ended: &ended})
+	d.recordPhase(t, CompletedPhase{Phase: PhaseCall, From: t.AcceptedAt, Ended: &ended})
 }
 
 // recordRunPhase tells of a run that has ended.
 func (d *decision) recordRunPhase(t *Task) {
-	if d.env.Unmeasured {
+	if d.env.SkipMetrics {
 		return
 	}
 	ended := *t
-	d.recordPhase(t, Passed{Part: PartRun, From: t.AcceptedAt, Ended: &ended})
+	d.recordPhase(t, CompletedPhase{Phase: PhaseRun, From: t.AcceptedAt, Ended: &ended})
 }
 
-// Verdict is what became of the wish for a child. It is told to those who measure, and
+// SpawnOutcome is what became of the wish for a child. It is told to those who measure, and
 // stored nowhere.
-type Verdict struct {
+type SpawnOutcome struct {
 	Kind    Kind
 	Refused string // the reason, as [Error.Reason] has it; empty: the child was started
 }
 
 // recordSpawn tells what became of the wish for a child.
 func (d *decision) recordSpawn(kind Kind, err error) {
-	if d.env.Unmeasured {
+	if d.env.SkipMetrics {
 		return
 	}
-	v := Verdict{Kind: kind}
+	v := SpawnOutcome{Kind: kind}
 	if err != nil {
 		v.Refused = reasonOther
 		if known, ok := errors.AsType[*Error](err); ok {
 			v.Refused = known.Reason()
 		}
 	}
-	d.view.changes.Verdicts = append(d.view.changes.Verdicts, v)
+	d.view.changes.SpawnOutcomes = append(d.view.changes.SpawnOutcomes, v)
 }
 
 // reasonOther stands for reasons without a name.

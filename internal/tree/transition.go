@@ -67,7 +67,7 @@ func (d *decision) claim(t *Task, nonce uint64, worker string) {
 	if t.State != StatePending {
 		panic("tree: claim of a run that is not pending")
 	}
-	t.Hold = Hold{Nonce: nonce, Worker: worker, ClaimedAt: d.env.Now}
+	t.CurrentAttempt = CurrentAttempt{Nonce: nonce, Worker: worker, ClaimedAt: d.env.Now}
 	if t.StartedAt.IsZero() {
 		t.StartedAt = d.env.Now
 	}
@@ -270,6 +270,6 @@ func (d *decision) endAttempt(t *Task) {
 		t.Ran += d.env.Now.Sub(t.ClaimedAt)
 		set(&d.view.changes.Timers, CallKey{t.ID, timeoutRef}, nil)
 	}
-	t.Hold = Hold{}
+	t.CurrentAttempt = CurrentAttempt{}
 	set(&d.view.changes.Attempts, t.ID, nil)
 }

@@ -48,16 +48,16 @@ type Changes struct {
 	Attempts  map[TaskID]*Attempt
 	Callbacks map[ChildRun]*Callback
 
-	// Passed are the parts of runs' lives that are over. They are no rows.
-	Passed []Passed
-	// Verdicts are what became of wishes for children. They are no rows.
-	Verdicts []Verdict
+	// Phases are the parts of runs' lives that are over. They are no rows.
+	Phases []CompletedPhase
+	// SpawnOutcomes are what became of wishes for children. They are no rows.
+	SpawnOutcomes []SpawnOutcome
 
 	Approvals map[ApprovalID]*Approval
 
 	// Released are runs whose workers have to be told to let commands go on in the
 	// background. They are no rows.
-	Released []Released
+	Released []ReleasedCommands
 	// Revoked are attempts that were ended from outside: their workers have to be
 	// told at once. They are no rows.
 	Revoked []Revoked
@@ -84,10 +84,10 @@ func set[K comparable, V any](m *map[K]V, key K, value V) {
 // Changes gives what the commands decided so far have changed.
 func (v *View) Changes() *Changes { return &v.changes }
 
-// Committed says that the changes are stored. The view can be gone on with as long as
+// MarkCommitted says that the changes are stored. The view can be gone on with as long as
 // nobody else changes the session. What has ended is dropped from it: whoever asks for it
 // is told that it is missing.
-func (v *View) Committed() {
+func (v *View) MarkCommitted() {
 	for id, t := range v.changes.Tasks {
 		if t.State.Terminal() && t.Depth > 0 {
 			delete(v.tasks, id)
@@ -110,12 +110,12 @@ func (v *View) Committed() {
 	v.callbacks, v.approvals, v.changes = nil, nil, Changes{}
 }
 
-// Held gives a task if the view holds it, and otherwise nil.
-func (v *View) Held(id TaskID) *Task { return v.tasks[id] }
+// HeldTask gives a task if the view holds it, and otherwise nil.
+func (v *View) HeldTask(id TaskID) *Task { return v.tasks[id] }
 
-// Stored gives a task as its row is, if the view holds it and it has one, and otherwise nil.
+// StoredTask gives a task as its row is, if the view holds it and it has one, and otherwise nil.
 // It is another one once that has changed.
-func (v *View) Stored(id TaskID) *Task { return v.stored[id] }
+func (v *View) StoredTask(id TaskID) *Task { return v.stored[id] }
 
 func (v *View) store(t *Task) {
 	if stored := v.stored[t.ID]; stored != nil {

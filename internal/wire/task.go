@@ -78,7 +78,7 @@ func Session(s *tree.Session, root *tree.Task) *pb.Session {
 		Metadata:   s.Metadata,
 
 		OpenApprovals: int32(s.Asking),
-		CurrentTaskId: id(s.GoesOnWith()),
+		CurrentTaskId: id(s.CurrentTask()),
 		CloseTime:     timestamp(s.ClosedAt),
 		NoBackground:  s.Limits.NoBackground,
 		Workspace:     s.Workspace,

@@ -9,41 +9,41 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// wakings remembers what this process has written of transcripts, from a message on that
+// tailCache remembers what this process has written of transcripts, from a message on that
 // makes calls or follows on what is held, so that a parent that wakes need not be read: its
 // answer and its children's ends went through here a moment before. What is written of a
 // transcript never changes; the task's row says whether it is all. Only the committer looks
 // at it.
-type wakings struct {
-	tails map[inSession[tree.TaskID]]*tail
+type tailCache struct {
+	tails map[sessionKey[tree.TaskID]]*transcriptTail
 	bytes int
 }
 
-// tail is how a transcript goes on. It begins with no results: of those some may have been
+// transcriptTail is how a transcript goes on. It begins with no results: of those some may have been
 // there before anything was remembered.
-type tail struct {
-	rows  []messageAndBody
-	asks  map[int]int // how many calls a message makes
-	calls map[tree.CallRef]*tree.Call
-	near  near
-	bytes int
+type transcriptTail struct {
+	rows       []messageAndBody
+	callCounts map[int]int // how many calls a message makes
+	calls      map[tree.CallRef]*tree.Call
+	near       outcomeCache
+	bytes      int
 }
 
-// forgetWakingsAbove is how many bytes of messages and results a committer remembers before
+// maxTailBytes is how many bytes of messages and results a committer remembers before
 // all of them are forgotten: those of 15,000 children that say little, each of which is three
 // rows to read otherwise.
-const forgetWakingsAbove = 8 << 20
+const maxTailBytes = 8 << 20
 
-func newWakings() wakings { return wakings{tails: map[inSession[tree.TaskID]]*tail{}} }
+func newTailCache() tailCache { return tailCache{tails: map[sessionKey[tree.TaskID]]*transcriptTail{}} }
 
-// keep takes in what was just committed for a session.
-func (w *wakings) keep(id tree.SessionID, c *tree.Changes, held *transcript.Held) {
+// put takes in what was just committed for a session.
+func (w *tailCache) put(id tree.SessionID, c *tree.Changes, held *transcript.Held) {
 	for _, m := range c.Messages {
-		key := inSession[tree.TaskID]{id, m.Task}
+		key := sessionKey[tree.TaskID]{id, m.Task}
 		t := w.tails[key]
 		switch {
 		case t == nil && (m.MakesCalls() || m.Role != tree.RoleTool && follows(held.Begins(transcript.Of{Session: id, Task: m.Task}), m.Ordinal)):
-			t = &tail{asks: map[int]int{}, calls: map[tree.CallRef]*tree.Call{}, near: near{
+			t = &transcriptTail{callCounts: map[int]int{}, calls: map[tree.CallRef]*tree.Call{}, near: outcomeCache{
 				task: m.Task, runs: map[tree.ChildRun]*tree.Run{}, answers: map[messageKey]string{},
 			}}
 			w.tails[key] = t
@@ -53,24 +53,24 @@ func (w *wakings) keep(id tree.SessionID, c *tree.Changes, held *transcript.Held
 			w.forget(key)
 			continue
 		}
-		w.grew(t, t.add(remembered(id, m)))
+		w.grow(t, t.add(cachedMessage(id, m)))
 	}
 	if len(w.tails) > 0 {
-		w.keepCalls(id, c)
+		w.putCalls(id, c)
 	}
 	for task, t := range c.Tasks {
 		if t.State.Terminal() && t.Depth > 0 {
-			w.forget(inSession[tree.TaskID]{id, task})
+			w.forget(sessionKey[tree.TaskID]{id, task})
 		}
 	}
-	if w.bytes > forgetWakingsAbove {
+	if w.bytes > maxTailBytes {
 		clear(w.tails)
 		w.bytes = 0
 	}
 }
 
-// keepCalls takes in the calls that were closed, with the outcomes that have closed them.
-func (w *wakings) keepCalls(id tree.SessionID, c *tree.Changes) {
+// putCalls takes in the calls that were closed, with the outcomes that have closed them.
+func (w *tailCache) putCalls(id tree.SessionID, c *tree.Changes) {
 	answers := map[messageKey]*tree.Message{}
 	for _, m := range c.Messages {
 		if m.Role == tree.RoleAssistant {
@@ -82,12 +82,12 @@ func (w *wakings) keepCalls(id tree.SessionID, c *tree.Changes) {
 		runs[tree.ChildRun{Task: r.Task, Run: r.Run}] = r
 	}
 	for _, call := range c.Calls {
-		t := w.tails[inSession[tree.TaskID]{id, call.Task}]
+		t := w.tails[sessionKey[tree.TaskID]{id, call.Task}]
 		if t == nil || call.State != tree.CallClosed {
 			continue
 		}
 		t.calls[call.Ref] = call
-		w.grew(t, rowBytes+len(call.Text))
+		w.grow(t, cachedRowBytes+len(call.Text))
 		run := runs[call.Child]
 		if !call.ByOutcome || run == nil {
 			continue // what is missing is read
@@ -97,17 +97,17 @@ func (w *wakings) keepCalls(id tree.SessionID, c *tree.Changes) {
 		if m := answers[key]; m != nil {
 			text := m.Text()
 			t.near.answers[key] = text
-			w.grew(t, len(text))
+			w.grow(t, len(text))
 		}
 	}
 }
 
-func (w *wakings) grew(t *tail, bytes int) {
+func (w *tailCache) grow(t *transcriptTail, bytes int) {
 	t.bytes += bytes
 	w.bytes += bytes
 }
 
-func (w *wakings) forget(key inSession[tree.TaskID]) {
+func (w *tailCache) forget(key sessionKey[tree.TaskID]) {
 	if t := w.tails[key]; t != nil {
 		w.bytes -= t.bytes
 		delete(w.tails, key)
@@ -115,23 +115,23 @@ func (w *wakings) forget(key inSession[tree.TaskID]) {
 }
 
 // has reports whether something is remembered of a task.
-func (w *wakings) has(id tree.SessionID, task tree.TaskID) bool {
-	return w.tails[inSession[tree.TaskID]{id, task}] != nil
+func (w *tailCache) has(id tree.SessionID, task tree.TaskID) bool {
+	return w.tails[sessionKey[tree.TaskID]{id, task}] != nil
 }
 
 // take gives what is remembered of a task's transcript, for the last time; nil if that is not
 // all up to its end.
-func (w *wakings) take(t *tree.Task) *tail {
-	key := inSession[tree.TaskID]{t.Session, t.ID}
+func (w *tailCache) take(t *tree.Task) *transcriptTail {
+	key := sessionKey[tree.TaskID]{t.Session, t.ID}
 	found := w.tails[key]
 	w.forget(key)
 	if found == nil || found.last() != t.NextOrdinal-1 || t.OpenCalls > 0 || t.Base.Inherits() {
 		return nil
 	}
 	for ref := range found.calls {
-		found.asks[ref.Message]--
+		found.callCounts[ref.Message]--
 	}
-	for _, left := range found.asks {
+	for _, left := range found.callCounts {
 		if left > 0 {
 			return nil // another replica has closed them
 		}
@@ -144,45 +144,45 @@ func follows(held []tree.Message, ordinal int) bool {
 	return len(held) > 0 && held[len(held)-1].Ordinal == ordinal-1
 }
 
-func (t *tail) last() int { return t.rows[len(t.rows)-1].Ordinal }
+func (t *transcriptTail) last() int { return t.rows[len(t.rows)-1].Ordinal }
 
 // add appends a message, and gives how much that is.
-func (t *tail) add(row messageAndBody) int {
+func (t *transcriptTail) add(row messageAndBody) int {
 	for _, b := range row.Blocks {
 		if _, call := b.(tree.ToolUse); call {
-			t.asks[row.Ordinal]++
+			t.callCounts[row.Ordinal]++
 		}
 	}
 	t.rows = append(t.rows, row)
 	return row.size()
 }
 
-// woken gives a claimed run with what the batch has at hand of its conversation; nil if
+// wokenRun gives a claimed run with what the batch has at hand of its conversation; nil if
 // that is not all.
-func (b *batch) woken(claimed *tree.Claimed) *woken {
+func (b *batch) wokenRun(claimed *tree.Claimed) *wokenRun {
 	if claimed == nil {
 		return nil
 	}
-	tail, agents := b.wakings.take(&claimed.Task), b.agents[claimed.Tenant]
-	if tail == nil || agents == nil || b.unread {
+	tail, agents := b.tails.take(&claimed.Task), b.agents[claimed.Tenant]
+	if tail == nil || agents == nil || b.resultsMissing {
 		return nil
 	}
-	return &woken{
+	return &wokenRun{
 		task: claimed.Task, tail: tail, shown: b.sessions[claimed.Task.Session].view.Session().Limits.Output(), agents: *agents,
 	}
 }
 
-// woken is a run that was claimed, of whose conversation everything is at hand.
-type woken struct {
+// wokenRun is a run that was claimed, of whose conversation everything is at hand.
+type wokenRun struct {
 	task   tree.Task
-	tail   *tail
+	tail   *transcriptTail
 	shown  int
 	agents []AgentVersion
 }
 
 // conversation puts together what is held of a transcript, or else is read, and what follows
 // on it; nil if there is something between them.
-func (w *woken) conversation(ctx context.Context, s *Store) (*Conversation, error) {
+func (w *wokenRun) conversation(ctx context.Context, s *Store) (*Conversation, error) {
 	t := &w.task
 	whose := transcript.Of{Session: t.Session, Task: t.ID}
 	r, first := s.session(t.Session), w.tail.rows[0].Ordinal
@@ -193,15 +193,15 @@ func (w *woken) conversation(ctx context.Context, s *Store) (*Conversation, erro
 			return nil, err
 		}
 	}
-	r.shown, r.near = w.shown, w.tail.near
+	r.outputLimit, r.cache = w.shown, w.tail.near
 	for _, c := range w.tail.calls {
-		r.near.calls = append(r.near.calls, *c)
+		r.cache.calls = append(r.cache.calls, *c)
 	}
-	slices.SortFunc(r.near.calls, func(a, b tree.Call) int {
+	slices.SortFunc(r.cache.calls, func(a, b tree.Call) int {
 		return cmp.Or(cmp.Compare(a.Ref.Message, b.Ref.Message), cmp.Compare(a.Ref.Block, b.Ref.Block))
 	})
 	last := &seen[len(seen)-1]
-	messages, err := r.whole(ctx, append([]messageAndBody{remembered(t.Session, last)}, w.tail.rows...), last.Ordinal)
+	messages, err := r.assemble(ctx, append([]messageAndBody{cachedMessage(t.Session, last)}, w.tail.rows...), last.Ordinal)
 	if err != nil {
 		return nil, err
 	}

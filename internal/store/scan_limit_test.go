@@ -19,7 +19,7 @@ import (
 // the pages together have all there is, once.
 func TestPagesAreBounded(t *testing.T) {
 	t.Parallel()
-	const rows = 2*rowsOfLook + 2
+	const rows = 2*maxScanRows + 2
 	for dialect, name := range map[string]func(t *testing.T) string{
 		"SQLite":     func(t *testing.T) string { return filepath.Join(t.TempDir(), "coppice.db") },
 		"PostgreSQL": func(t *testing.T) string { return pgtest.Start(t).Database(t) },
@@ -73,7 +73,7 @@ func fill(t *testing.T, s *Store, rows int) {
 	t.Helper()
 	var sessions, approvals [][]any
 	other := tree.Session{ID: tree.SessionID{1}, Tenant: "other", Root: tree.TaskID{1}, CreatedAt: time.UnixMicro(1), UpdatedAt: time.UnixMicro(1)}
-	sessions = append(sessions, sessionRow(&other, &beside{}))
+	sessions = append(sessions, sessionRow(&other, &sessionExtras{}))
 	for n := range rows {
 		var id [16]byte
 		binary.BigEndian.PutUint64(id[8:], uint64(n+1))
@@ -87,9 +87,9 @@ func fill(t *testing.T, s *Store, rows int) {
 		if n == 0 || n == rows-1 {
 			own.Metadata["rare"], a.Session = "yes", own.ID
 		}
-		sessions, approvals = append(sessions, sessionRow(&own, &beside{})), append(approvals, approvalRow(&a))
+		sessions, approvals = append(sessions, sessionRow(&own, &sessionExtras{})), append(approvals, approvalRow(&a))
 	}
-	err := s.db.writer(stallPatience).transact(t.Context(), func(tx transaction) error {
+	err := s.db.writer(stallTimeout).transact(t.Context(), func(tx transaction) error {
 		if err := tx.save(t.Context(), "put_sessions", sessions...); err != nil {
 			return err
 		}
@@ -106,7 +106,7 @@ func TestScansLeaveRoom(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		db := &slow{goOn: make(chan struct{})}
-		s := &Store{Config: Config{Clock: time.Now}, db: db, scans: newScanning(db)}
+		s := &Store{Config: Config{Clock: time.Now}, db: db, scans: newScanLimiter(db)}
 		ctx, leave := context.WithCancel(t.Context())
 		id := tree.SessionID{1}
 		asks := []func(context.Context) error{
@@ -120,7 +120,7 @@ func TestScansLeaveRoom(t *testing.T) {
 			func(ctx context.Context) error { _, err := s.Tree(ctx, id); return err },
 		}
 		var clients, leaving sync.WaitGroup
-		for range scansAtOnce {
+		for range maxConcurrentScans {
 			for _, ask := range asks {
 				clients.Go(func() {
 					if err := ask(t.Context()); err != nil {
@@ -138,16 +138,16 @@ func TestScansLeaveRoom(t *testing.T) {
 		synctest.Wait()
 		leave()
 		leaving.Wait()
-		if n := db.under.Load(); int(n) != scansAtOnce {
-			t.Errorf("%d clients read at once, want %d", n, scansAtOnce)
+		if n := db.under.Load(); int(n) != maxConcurrentScans {
+			t.Errorf("%d clients read at once, want %d", n, maxConcurrentScans)
 		}
 		if _, err := s.DueTimers(t.Context(), 10); err != nil {
 			t.Error(err)
 		}
 		close(db.goOn)
 		clients.Wait()
-		if n := int(db.begun.Load()); n != scansAtOnce*len(asks) {
-			t.Errorf("%d looks were made, want %d", n, scansAtOnce*len(asks))
+		if n := int(db.begun.Load()); n != maxConcurrentScans*len(asks) {
+			t.Errorf("%d looks were made, want %d", n, maxConcurrentScans*len(asks))
 		}
 	})
 }

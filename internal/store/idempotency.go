@@ -19,31 +19,31 @@ type request struct {
 	answer tree.Answer
 }
 
-// repeats names the requests of a batch that may have been answered before.
-func (b *batch) repeats(queued []*Pending) (requests [][]any) {
+// requestKeys names the requests of a batch that may have been answered before.
+func (b *batch) requestKeys(queued []*Pending) (requests [][]any) {
 	for _, p := range queued {
 		if p.key == nil {
 			continue
 		}
 		key := requestKey{p.session, p.key.Key}
-		if _, asked := b.once[key]; !asked {
-			b.once[key] = nil
+		if _, asked := b.requests[key]; !asked {
+			b.requests[key] = nil
 			requests = append(requests, []any{idColumn(&p.session), p.key.Key})
 		}
 	}
 	return requests
 }
 
-// repeat answers a request that came before.
-func (r *request) repeat(hash [32]byte) decided {
+// replay answers a request that came before.
+func (r *request) replay(hash [32]byte) commandResult {
 	if r.hash != hash {
-		return decided{err: tree.ErrKeyReused}
+		return commandResult{err: tree.ErrKeyReused}
 	}
-	return decided{answer: r.answer}
+	return commandResult{answer: r.answer}
 }
 
-// answeredBefore takes in a stored request.
-func (b *batch) answeredBefore(row row) error {
+// scanRequest takes in a stored request.
+func (b *batch) scanRequest(row row) error {
 	var key requestKey
 	var hash, answer []byte
 	if err := row.Scan(idColumn(&key.session), &key.key, &hash, &answer); err != nil {
@@ -52,12 +52,12 @@ func (b *batch) answeredBefore(row row) error {
 	r := &request{hash: [32]byte(hash)}
 	var err error
 	r.answer, err = decodeAnswer(answer)
-	b.once[key] = r
+	b.requests[key] = r
 	return err
 }
 
-// keptAnswer is how an answer is kept: exactly one field is set.
-type keptAnswer struct {
+// storedAnswer is how an answer is kept: exactly one field is set.
+type storedAnswer struct {
 	Created *tree.Created `json:"created,omitempty"`
 	Sent    *tree.Sent    `json:"sent,omitempty"`
 	Spawned *tree.Spawned `json:"spawned,omitempty"`
@@ -66,7 +66,7 @@ type keptAnswer struct {
 }
 
 func encodeAnswer(a tree.Answer) ([]byte, error) {
-	var s keptAnswer
+	var s storedAnswer
 	switch a := a.(type) {
 	case tree.Created:
 		s.Created = &a
@@ -83,7 +83,7 @@ func encodeAnswer(a tree.Answer) ([]byte, error) {
 }
 
 func decodeAnswer(data []byte) (tree.Answer, error) {
-	var s keptAnswer
+	var s storedAnswer
 	if err := json.Unmarshal(data, &s); err != nil {
 		return nil, fmt.Errorf("reading a stored answer: %w", err)
 	}

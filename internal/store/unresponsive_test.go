@@ -86,8 +86,8 @@ func TestConnectionsFallSilent(t *testing.T) {
 		read read
 		most time.Duration
 	}{
-		"load":   {(*postgres).load, stallPatience},
-		"glance": {(*postgres).glance, 2 * reachPatience}, // one may wait for another
+		"load":   {(*postgres).load, stallTimeout},
+		"glance": {(*postgres).loadCoalesced, 2 * reachTimeout}, // one may wait for another
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -98,10 +98,10 @@ func TestConnectionsFallSilent(t *testing.T) {
 					return read(db, ctx, lookup{"anything", [][]any{{}}, func(row) error { return nil }})
 				}
 				many := func(read read, each func(error)) {
-					deadline, cancel := context.WithTimeout(t.Context(), test.most+reachPatience)
+					deadline, cancel := context.WithTimeout(t.Context(), test.most+reachTimeout)
 					defer cancel()
 					var looking sync.WaitGroup
-					for i := range mostReads {
+					for i := range maxReadConns {
 						looking.Go(func() { each(looks([]context.Context{t.Context(), deadline}[i%2], read)) })
 					}
 					looking.Wait()
@@ -116,7 +116,7 @@ func TestConnectionsFallSilent(t *testing.T) {
 				var silent atomic.Int64
 				many(test.read, func(err error) {
 					switch {
-					case errors.Is(err, errUnreached):
+					case errors.Is(err, errUnreachable):
 						silent.Add(1)
 					case err != nil:
 						t.Errorf("who met silence was told %v", err)
@@ -141,7 +141,7 @@ func TestHeartbeatsFallSilent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var server muting
 		db := served(t, slog.New(slog.DiscardHandler), server.serve)
-		beats := db.writer(beatPatience)
+		beats := db.writer(heartbeatTimeout)
 		beat := func() {
 			began := time.Now()
 			err := beats.transact(t.Context(), func(transaction) error { return nil })
@@ -170,8 +170,8 @@ func TestPlacesInSilence(t *testing.T) {
 		most     time.Duration // that he waits
 		want     error
 	}{
-		"given up":   {time.Second, time.Second, farewellPatience, nil},
-		"waited for": {time.Hour, 0, reachPatience, errUnreached},
+		"given up":   {time.Second, time.Second, closeTimeout, nil},
+		"waited for": {time.Hour, 0, reachTimeout, errUnreachable},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -181,8 +181,8 @@ func TestPlacesInSilence(t *testing.T) {
 				var looking sync.WaitGroup
 				var apart sync.WaitGroup // until each has a connection to itself
 				all := func(ctx context.Context, answered bool) {
-					apart.Add(mostReads)
-					for range mostReads {
+					apart.Add(maxReadConns)
+					for range maxReadConns {
 						looking.Go(func() {
 							err := db.load(ctx, lookup{"anything", [][]any{{}}, func(row) error {
 								apart.Done()
@@ -197,7 +197,7 @@ func TestPlacesInSilence(t *testing.T) {
 				}
 				all(t.Context(), true)
 				looking.Wait()
-				if n := db.reads.Stat().TotalConns(); n != mostReads {
+				if n := db.reads.Stat().TotalConns(); n != maxReadConns {
 					t.Fatalf("there are %d connections", n)
 				}
 				server.fall()
@@ -207,7 +207,7 @@ func TestPlacesInSilence(t *testing.T) {
 				time.Sleep(test.waits) // of the test's own clock
 				synctest.Wait()
 				began := time.Now()
-				err := db.glance(t.Context(), lookup{"anything", [][]any{{}}, func(row) error { return nil }})
+				err := db.loadCoalesced(t.Context(), lookup{"anything", [][]any{{}}, func(row) error { return nil }})
 				if took := time.Since(began); took > test.most || !errors.Is(err, test.want) {
 					t.Errorf("a glance took %s, want %s at most: %v, want %v", took, test.most, err, test.want)
 				}
@@ -223,7 +223,7 @@ func TestOneByOneInSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var server muting
 		db := served(t, slog.New(slog.DiscardHandler), server.serve)
-		var idle [mostReads]*pgxpool.Conn
+		var idle [maxReadConns]*pgxpool.Conn
 		for i := range idle {
 			var err error
 			if idle[i], err = db.reads.Acquire(t.Context()); err != nil {
@@ -235,9 +235,9 @@ func TestOneByOneInSilence(t *testing.T) {
 		}
 		server.fall()
 		began, waited := time.Now(), 0
-		for range 2 * mostReads {
+		for range 2 * maxReadConns {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-			err := db.glance(ctx, lookup{"anything", [][]any{{}}, func(row) error { return nil }})
+			err := db.loadCoalesced(ctx, lookup{"anything", [][]any{{}}, func(row) error { return nil }})
 			cancel()
 			if err == nil {
 				break
@@ -254,7 +254,7 @@ func TestOneByOneInSilence(t *testing.T) {
 // TestThrownOutOfADeadlock: who reads and is thrown out, since others are in his way, looks again.
 func TestThrownOutOfADeadlock(t *testing.T) {
 	t.Parallel()
-	for name, read := range map[string]func(*postgres, context.Context, ...lookup) error{"load": (*postgres).load, "glance": (*postgres).glance} {
+	for name, read := range map[string]func(*postgres, context.Context, ...lookup) error{"load": (*postgres).load, "glance": (*postgres).loadCoalesced} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {

@@ -21,7 +21,7 @@ type pair struct {
 func paired(t *testing.T, d Dialect, request func(*worker) tree.Command, had bool) *pair {
 	t.Helper()
 	c := d.Fresh(t)
-	c.Ahead, c.Committers = true, 1
+	c.AnnounceOnCommit, c.Committers = true, 1
 	b := d.opened(t, c)
 	b.run()
 	id, root := session(1), b.create(1, "go")
@@ -34,9 +34,9 @@ func paired(t *testing.T, d Dialect, request func(*worker) tree.Command, had boo
 	}
 	b.close()
 	b.open() // what is queued before it runs is one transaction
-	eq(t, "whether they go together", b.Together(id, session(2)), true)
+	eq(t, "whether they go together", b.SameCommitter(id, session(2)), true)
 	offer := inPlace
-	offer.Spare, offer.Next = 1, store.Announced{Session: session(2), Task: other, Epoch: 1}
+	offer.IdleSlots, offer.Next = 1, store.Announced{Session: session(2), Task: other, Epoch: 1}
 	p := b.Prepare(id, request(w), &offer)
 	if err := b.Queue(t.Context(), p); err != nil {
 		t.Fatal(err)
@@ -86,7 +86,7 @@ func takingOther(t *testing.T, d Dialect) {
 			if !errors.Is(err, test.err) {
 				t.Errorf("the request was answered %v", err)
 			}
-			granted, why := p.request.Taken()
+			granted, why := p.request.NextRun()
 			eq(t, "whether the slot has taken the other run", granted != nil, test.got)
 			if !errors.Is(why, test.why) {
 				t.Errorf("that it has not is said to be due to %v", why)
@@ -99,7 +99,7 @@ func takingOther(t *testing.T, d Dialect) {
 				return
 			}
 			eq(t, "the run that the slot has got", granted.Task.ID, next.Task)
-			found := must[[]store.Attempt](t)(p.AttemptsBy(t.Context(), p.offer.Worker, p.offer.Nonce))
+			found := must[[]store.Attempt](t)(p.AttemptsByNonce(t.Context(), p.offer.Worker, p.offer.Nonce))
 			eq(t, "how many attempts there are under its number", len(found), 1)
 		})
 	}

@@ -10,27 +10,27 @@ import (
 func TestDefinitionsAreBounded(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ size, most int }{
-		"many":                 {10, definitionsMost},
-		"large":                {definitionsBytes / 4, 4},
-		"larger than all room": {definitionsBytes + 1, 0},
+		"many":                 {10, maxDefinitions},
+		"large":                {maxDefinitionBytes / 4, 4},
+		"larger than all room": {maxDefinitionBytes + 1, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			d, body := newDefinitions(), make([]byte, c.size)
+			d, body := newDefinitionCache(), make([]byte, c.size)
 			version := func(n int) string { return fmt.Sprint("v", n) }
 			for n := range c.most {
-				d.keep(version(n), body)
+				d.put(version(n), body)
 			}
-			d.of(version(0)) // it is asked for again, so the next one is the oldest
-			d.keep(version(c.most), body)
-			d.keep(version(c.most), body) // two have read it at once
+			d.get(version(0)) // it is asked for again, so the next one is the oldest
+			d.put(version(c.most), body)
+			d.put(version(c.most), body) // two have read it at once
 			for n, want := range map[int]bool{0: c.most > 0, 1: false, c.most: c.most > 0} {
-				if _, known := d.of(version(n)); known != want {
+				if _, known := d.get(version(n)); known != want {
 					t.Errorf("of %d versions, number %d is held: %t", c.most+1, n, known)
 				}
 			}
-			if d.held.Len() != c.most || d.bytes != c.most*c.size {
-				t.Errorf("%d versions of %d bytes are held", d.held.Len(), d.bytes)
+			if d.lru.Len() != c.most || d.bytes != c.most*c.size {
+				t.Errorf("%d versions of %d bytes are held", d.lru.Len(), d.bytes)
 			}
 		})
 	}

@@ -15,8 +15,8 @@ import (
 func TestFollowing(t *testing.T) {
 	t.Parallel()
 	db := planned(t, pgtest.Start(t).Database(t))
-	w := db.writer(stallPatience)
-	for sessions := 1; sessions <= rowsAlone+2; sessions++ {
+	w := db.writer(stallTimeout)
+	for sessions := 1; sessions <= maxSingleRows+2; sessions++ {
 		checkFollowing(t, db, w, sessions)
 	}
 }
@@ -25,21 +25,21 @@ func checkFollowing(t *testing.T, db database, w writer, sessions int) {
 	t.Helper()
 	session := func(i int, version int64) []any {
 		s := tree.Session{ID: tree.SessionID{byte(sessions), byte(i)}, Root: tree.TaskID{1}, CreatedAt: time.UnixMicro(1), UpdatedAt: time.UnixMicro(version)}
-		return sessionRow(&s, &beside{version: version})
+		return sessionRow(&s, &sessionExtras{version: version})
 	}
 	write := func(statement string, versions ...int64) error {
 		var rows [][]any
 		for i, version := range versions {
-			_, changed := sessionTable.change(session(i, 0), session(i, version))
+			_, changed := sessionTable.updateStatement(session(i, 0), session(i, version))
 			rows = append(rows, changed)
 		}
 		return w.transact(t.Context(), func(tx transaction) error {
-			return tx.ask(t.Context(), lookup{statement, rows, func(row row) error { return row.Scan(new(int)) }})
+			return tx.loadLater(t.Context(), lookup{statement, rows, func(row row) error { return row.Scan(new(int)) }})
 		})
 	}
 	versions := func() (now []int64) {
 		for i := range sessions {
-			var b beside
+			var b sessionExtras
 			err := db.load(t.Context(), lookup{"session", [][]any{session(i, 0)[:1]}, func(row row) error {
 				return row.Scan(sessionRow(&tree.Session{}, &b)...)
 			}})
@@ -61,7 +61,7 @@ func checkFollowing(t *testing.T, db database, w writer, sessions int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	follow := following(sessionTable.updates[0].name)
+	follow := versionCheckedName(sessionTable.updates[0].name)
 	next := slices.Repeat([]int64{2}, sessions)
 	if err := write(follow, next...); err != nil || !slices.Equal(versions(), next) {
 		t.Fatalf("%d sessions as they are held: %v, then the versions are %v", sessions, err, versions())

@@ -58,10 +58,10 @@ func TestDatabases(t *testing.T) {
 func TestPostgresConnections(t *testing.T) {
 	t.Parallel()
 	for url, want := range map[string]int32{
-		"postgres://db/coppice":                                     store.MostReads,
+		"postgres://db/coppice":                                     store.MaxReadConns,
 		"postgres://db/coppice?pool_max_conns=23":                   23,
 		"postgres://db/coppice?sslmode=disable&pool_max_conns=%32":  2,
-		"postgres://db/coppice?pool_min_conns=1&application_name=a": store.MostReads,
+		"postgres://db/coppice?pool_min_conns=1&application_name=a": store.MaxReadConns,
 	} {
 		if got, err := store.ReadsOf(url); err != nil || got != want {
 			t.Errorf("%s: %d connections, %v, want %d", url, got, err, want)

@@ -61,25 +61,25 @@ func TestGlancesTogether(t *testing.T) {
 		t.Fatal(err)
 	}
 	type look struct {
-		*glance
-		found []Standing
+		*pendingRead
+		found []TaskStatus
 	}
-	g := &db.db.(*postgres).glances
+	g := &db.db.(*postgres).coalescer
 	ask := func(tenant string) *look {
 		l := &look{}
-		l.glance = g.wait([]lookup{all(&l.found, "standing", standingRow, idColumn(&session.ID), tenant, idColumn(&tree.TaskID{}))})
+		l.pendingRead = g.enqueue([]lookup{all(&l.found, "standing", standingRow, idColumn(&session.ID), tenant, idColumn(&tree.TaskID{}))})
 		return l
 	}
-	for range glancersMost {
-		if l := ask("acme"); l.glance != nil {
+	for range maxReadTrips {
+		if l := ask("acme"); l.pendingRead != nil {
 			t.Fatal("a look had to wait while there was room")
 		}
 	}
 	mine, others, gone := ask("acme"), ask("other"), ask("acme")
-	gone.gone.Store(true)
+	gone.abandoned.Store(true)
 	wrong, after := ask("nul\x00"), ask("acme")
-	for range glancersMost {
-		g.goOn()
+	for range maxReadTrips {
+		g.sendWaiting()
 	}
 	for _, c := range []struct {
 		what string
@@ -87,17 +87,17 @@ func TestGlancesTogether(t *testing.T) {
 		err  error
 		rows int
 	}{
-		{"mine", mine, nil, 1}, {"another tenant's", others, errAlone, 0}, {"one that nobody waits for", gone, errAlone, 0},
-		{"a wrong one", wrong, errAlone, 0}, {"one after it", after, errAlone, 0},
+		{"mine", mine, nil, 1}, {"another tenant's", others, errReadAlone, 0}, {"one that nobody waits for", gone, errReadAlone, 0},
+		{"a wrong one", wrong, errReadAlone, 0}, {"one after it", after, errReadAlone, 0},
 	} {
 		if err := <-c.done; !errors.Is(err, c.err) || len(c.found) != c.rows {
 			t.Errorf("%s: %v, %v", c.what, c.found, err)
 		}
 	}
-	if mine.found[0] != StandingOf(root) {
+	if mine.found[0] != TaskStatusOf(root) {
 		t.Errorf("%+v was found, not %+v", mine.found[0], root)
 	}
-	if at, err := db.Standing(t.Context(), "acme", session.ID, root.ID); err != nil || at != StandingOf(root) {
+	if at, err := db.TaskStatus(t.Context(), "acme", session.ID, root.ID); err != nil || at != TaskStatusOf(root) {
 		t.Errorf("afterwards: %+v, %v", at, err)
 	}
 }
@@ -119,13 +119,13 @@ func TestGlancesSee(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				if at, err := dbs[1].Standing(t.Context(), "acme", cmd.ID, tree.TaskID{}); err != nil || at.State != tree.StatePending {
+				if at, err := dbs[1].TaskStatus(t.Context(), "acme", cmd.ID, tree.TaskID{}); err != nil || at.State != tree.StatePending {
 					t.Errorf("a session that was opened elsewhere: %+v, %v", at, err)
 				}
-				if _, err := dbs[1].Standing(t.Context(), "nul\x00", cmd.ID, tree.TaskID{}); err == nil || errors.Is(err, errAlone) {
+				if _, err := dbs[1].TaskStatus(t.Context(), "nul\x00", cmd.ID, tree.TaskID{}); err == nil || errors.Is(err, errReadAlone) {
 					t.Errorf("a look that the database refuses: %v", err)
 				}
-				if _, err := dbs[1].Standing(gone, "acme", cmd.ID, tree.TaskID{}); err == nil {
+				if _, err := dbs[1].TaskStatus(gone, "acme", cmd.ID, tree.TaskID{}); err == nil {
 					t.Error("a look was made for nobody")
 				}
 				if _, err := dbs[0].Update(t.Context(), cmd.ID, tree.Cancel{Detail: "enough"}); err != nil {

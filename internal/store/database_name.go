@@ -22,8 +22,8 @@ var (
 	login   = regexp.MustCompile(`^[^/]+:.+@.`) // before a host
 )
 
-// named is a database's name with its scheme in small letters, if it can be one.
-func named(database string) (string, error) {
+// normalizeDatabase is a database's name with its scheme in small letters, if it can be one.
+func normalizeDatabase(database string) (string, error) {
 	prefix := scheme.FindString(database)
 	rest := database[len(prefix):]
 	switch prefix = strings.ToLower(prefix); {
@@ -44,9 +44,9 @@ func named(database string) (string, error) {
 	return database, nil
 }
 
-// unread is the error of a URL that could not be read, without what the reader has said, which
+// malformedURL is the error of a URL that could not be read, without what the reader has said, which
 // quotes it. A file that is named in it may be named.
-func unread(err error) error {
+func malformedURL(err error) error {
 	var file *fs.PathError
 	if errors.As(err, &file) {
 		return fmt.Errorf("%w: %w", ErrNoDatabase, file)
@@ -63,8 +63,8 @@ func isPostgres(name string) bool {
 	return prefix == "postgres://" || prefix == "postgresql://"
 }
 
-// nameOf is a database's name without secrets.
-func nameOf(database string) string {
+// displayName is a database's name without secrets.
+func displayName(database string) string {
 	if !isPostgres(database) {
 		return database
 	}

@@ -7,40 +7,40 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// opened is a session as the command that opened it left it, with its root.
-type opened struct {
+// openedSession is a session as the command that openedSession it left it, with its root.
+type openedSession struct {
 	session tree.Session
 	root    tree.Task
 }
 
-// openedBy copies what a command has just opened: the view is gone on with.
-func openedBy(v *tree.View, answer tree.Answer) *opened {
+// newOpenedSession copies what a command has just opened: the view is gone on with.
+func newOpenedSession(v *tree.View, answer tree.Answer) *openedSession {
 	created, ok := answer.(tree.Created)
 	if !ok {
 		return nil
 	}
-	o := &opened{*v.Session(), *v.Held(created.Root)}
+	o := &openedSession{*v.Session(), *v.HeldTask(created.Root)}
 	o.session.Metadata = maps.Clone(o.session.Metadata)
 	return o
 }
 
-// begun says how far the root of a session is that the batch has opened; nil if it has not,
+// rootStart says how far the root of a session is that the batch has opened; nil if it has not,
 // or if nothing is under way there.
-func (b *batch) begun(id tree.SessionID) *Begun {
+func (b *batch) rootStart(id tree.SessionID) *RootStart {
 	s := b.sessions[id]
 	if s.row != nil {
 		return nil
 	}
-	root := s.view.Held(s.view.Session().Root)
+	root := s.view.HeldTask(s.view.Session().Root)
 	if root.Run == 0 || root.State.Terminal() {
 		return nil
 	}
-	return &Begun{s.view.Session().Tenant, StandingOf(root)}
+	return &RootStart{s.view.Session().Tenant, TaskStatusOf(root)}
 }
 
-// opens reports whether a command opens a session whose id was made for it: without a key
+// opensSession reports whether a command opensSession a session whose id was made for it: without a key
 // nobody else can know the id.
-func (p *Pending) opens() bool {
+func (p *Pending) opensSession() bool {
 	_, creates := p.cmd.(tree.CreateSession)
 	return creates && p.key == nil
 }

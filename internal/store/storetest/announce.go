@@ -8,11 +8,11 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// ahead lists the sessions whose runs were announced with their commit.
-func (b *bundle) ahead() (found []tree.SessionID) {
-	for _, c := range b.told() {
+// announcedOnCommit lists the sessions whose runs were announced with their commit.
+func (b *bundle) announcedOnCommit() (found []tree.SessionID) {
+	for _, c := range b.committed() {
 		for _, r := range c.Ready {
-			if r.Ahead {
+			if r.AnnouncedOnCommit {
 				found = append(found, r.Session)
 			}
 		}
@@ -25,22 +25,22 @@ func (b *bundle) ahead() (found []tree.SessionID) {
 // not put on the stream comes again.
 func readyAhead(t *testing.T, d Dialect) {
 	c := d.Fresh(t)
-	c.Ahead = true
+	c.AnnounceOnCommit = true
 	b := d.opened(t, c)
 	b.run()
 	b.create(1, "hello")
-	eq(t, "whether the first may be waiting", b.Behind(), true)
-	eq(t, "how many are announced before anybody has looked", len(b.ahead()), 0)
+	eq(t, "whether the first may be waiting", b.MayHaveBacklog(), true)
+	eq(t, "how many are announced before anybody has looked", len(b.announcedOnCommit()), 0)
 	eq(t, "how many wait", len(b.take(3)), 1)
 	eq(t, "how many wait then", len(b.take(3)), 0) // one of three places is taken
 	second := b.create(2, "hello")
 	b.create(3, "hello")
-	eq(t, "whether one may be waiting", b.Behind(), false)
+	eq(t, "whether one may be waiting", b.MayHaveBacklog(), false)
 	b.create(4, "hello") // there is no room
-	eq(t, "whether one is waiting", b.Behind(), true)
+	eq(t, "whether one is waiting", b.MayHaveBacklog(), true)
 	b.claim(session(2), second)
 	b.create(5, "hello") // it would go before the fourth
-	same(t, "what was announced with its commit", b.ahead(), session(2), session(3))
+	same(t, "what was announced with its commit", b.announcedOnCommit(), session(2), session(3))
 	same(t, "what is taken", sessions(b.take(3)), session(4))
 	b.clock.advance(2 * lease)
 	again := sessions(b.take(10))
@@ -58,12 +58,12 @@ func same(t *testing.T, what string, got []tree.SessionID, want ...tree.SessionI
 // readyAheadCaps: where caps are kept, only the picker announces.
 func readyAheadCaps(t *testing.T, d Dialect) {
 	c := d.Fresh(t)
-	c.Ahead, c.Caps = true, store.Caps{All: 10}
+	c.AnnounceOnCommit, c.Caps = true, store.Caps{All: 10}
 	b := d.opened(t, c)
 	b.run()
 	eq(t, "how many wait", len(b.take(3)), 0)
 	b.create(1, "hello")
-	eq(t, "how many are announced with their commit", len(b.ahead()), 0)
+	eq(t, "how many are announced with their commit", len(b.announcedOnCommit()), 0)
 	eq(t, "how many wait", len(b.take(3)), 1)
 }
 

@@ -27,7 +27,7 @@ func TestChange(t *testing.T) {
 			for i := c.table.fixed; i < len(c.table.columns); i++ {
 				was, now := c.row(), c.row()
 				alter(t, now[i])
-				statement, arguments := c.table.change(was, now)
+				statement, arguments := c.table.updateStatement(was, now)
 				widths[statement] = len(arguments)
 				if !slices.Contains(arguments, now[i]) {
 					t.Errorf("%s writes nothing of a changed %s", statement, c.table.columns[i])
@@ -36,7 +36,7 @@ func TestChange(t *testing.T) {
 			if len(widths) != len(c.table.updates)+1 {
 				t.Errorf("the statements are %v, want an update for each of %v, and one for all columns", widths, c.table.updates)
 			}
-			if narrowest, n := c.table.change(c.row(), c.row()); n == nil || narrowest != c.table.updates[0].name {
+			if narrowest, n := c.table.updateStatement(c.row(), c.row()); n == nil || narrowest != c.table.updates[0].name {
 				t.Errorf("what has not changed is written with %s, want the first update", narrowest)
 			}
 		})
@@ -55,19 +55,19 @@ func TestNewRow(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			narrow, arguments := c.table.add(c.fresh())
-			if want := len(c.table.columns) - len(c.table.unset); narrow != "new_"+name || len(arguments) != want {
+			narrow, arguments := c.table.insertStatement(c.fresh())
+			if want := len(c.table.columns) - len(c.table.usuallyEmpty); narrow != "new_"+name || len(arguments) != want {
 				t.Fatalf("a row with nothing in it is written with %s and %d columns, want %d", narrow, len(arguments), want)
 			}
 			for i, column := range c.table.columns {
 				row := c.fresh()
 				alter(t, row[i])
-				statement, arguments := c.table.add(row)
+				statement, arguments := c.table.insertStatement(row)
 				if !slices.Contains(arguments, row[i]) {
 					t.Errorf("%s writes nothing of %s", statement, column)
 				}
 				want := narrow
-				switch unset := slices.Contains(c.table.unset, i); {
+				switch unset := slices.Contains(c.table.usuallyEmpty, i); {
 				case unset && i < c.table.updates[0].end:
 					want = "begun_" + name
 				case unset:
@@ -81,20 +81,20 @@ func TestNewRow(t *testing.T) {
 	}
 }
 
-func newSessionRow() []any { return (&sessionAsStored{}).columns(nil) }
+func newSessionRow() []any { return (&storedSession{}).columns(nil) }
 
 // TestNewSessionsGoTogether writes a session that has more than others with the same statement
 // as those.
 func TestNewSessionsGoTogether(t *testing.T) {
 	t.Parallel()
-	shells := &sessionAsStored{Session: tree.Session{Shells: 1}}
-	closed := &sessionAsStored{Session: tree.Session{ClosedAt: time.UnixMicro(5)}}
+	shells := &storedSession{Session: tree.Session{Shells: 1}}
+	closed := &storedSession{Session: tree.Session{ClosedAt: time.UnixMicro(5)}}
 	for want, rows := range map[string][][]any{
 		"new_sessions":   {newSessionRow(), newSessionRow()},
 		"begun_sessions": {newSessionRow(), shells.columns(nil)},
 		"add_sessions":   {shells.columns(nil), closed.columns(nil), newSessionRow()},
 	} {
-		statement, arguments := sessionTable.addAll(rows)
+		statement, arguments := sessionTable.insertAllStatement(rows)
 		if statement != want || len(arguments) != len(rows) {
 			t.Errorf("%d rows are written with %s of %d, want %s", len(rows), statement, len(arguments), want)
 		}
@@ -129,7 +129,7 @@ func TestRowsBeginNarrow(t *testing.T) {
 			}
 		}
 		for _, want := range []string{"new_tasks", "begun_tasks"} {
-			if statement, _ := taskTable.add(taskRow(fresh)); statement != want {
+			if statement, _ := taskTable.insertStatement(taskRow(fresh)); statement != want {
 				t.Errorf("a task of depth %d is written with %s, want %s", depth, statement, want)
 			}
 			if want == "new_tasks" {
@@ -139,10 +139,10 @@ func TestRowsBeginNarrow(t *testing.T) {
 				}
 			}
 		}
-		if statement, _ := sessionTable.add(sessionRow(v.Session(), &beside{})); depth == 0 && statement != "new_sessions" {
+		if statement, _ := sessionTable.insertStatement(sessionRow(v.Session(), &sessionExtras{})); depth == 0 && statement != "new_sessions" {
 			t.Errorf("a session is written with %s", statement)
 		}
-		v.Committed()
+		v.MarkCommitted()
 	}
 }
 

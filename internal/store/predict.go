@@ -2,38 +2,38 @@ package store
 
 import "github.com/coppice-run/coppice/internal/tree"
 
-// foreseen guesses what commands will need of sessions that have to be read, so that it is
+// predictNeeds guesses what commands will need of sessions that have to be read, so that it is
 // read in the round trip in which they are locked: rows lead to rows, and each step would
 // be another round trip. The guess is what they would need if nothing had changed since
 // the last commits of this replica. It decides nothing: what was guessed too much is not
 // looked at, and what is missing is read afterwards.
-func (b *batch) foreseen(queued []*Pending) (wanted []want) {
-	if b.Alone() {
+func (b *batch) predictNeeds(queued []*Pending) (wanted []sessionNeeds) {
+	if b.Exclusive() {
 		return nil // a look takes no round trip
 	}
 	scratch := map[tree.SessionID]*tree.View{}
 	for _, p := range queued {
 		for id, cmd := range p.commands() {
 			s := b.sessions[id]
-			if s.trust == trusted {
+			if s.state == cacheValid {
 				continue
 			}
 			v := scratch[id]
 			if v == nil {
-				v = emptied(s.view)
+				v = emptyCopy(s.view)
 				scratch[id] = v
 			}
 			for missing := v.Missing(cmd); !missing.Empty(); missing = v.Missing(cmd) {
-				wanted = append(wanted, want{id, missing})
-				guess(v, s.view, missing)
+				wanted = append(wanted, sessionNeeds{id, missing})
+				putGuess(v, s.view, missing)
 			}
 		}
 	}
 	return wanted
 }
 
-// emptied gives a view of the same session that holds nothing else.
-func emptied(v *tree.View) *tree.View {
+// emptyCopy gives a view of the same session that holds nothing else.
+func emptyCopy(v *tree.View) *tree.View {
 	if s := v.Session(); s != nil {
 		copied := *s
 		return tree.NewView(&copied)
@@ -41,10 +41,10 @@ func emptied(v *tree.View) *tree.View {
 	return tree.NewView(nil)
 }
 
-// guess hands a view what it misses, as far as another one holds it.
-func guess(v, from *tree.View, missing tree.Needs) {
+// putGuess hands a view what it misses, as far as another one holds it.
+func putGuess(v, from *tree.View, missing tree.Needs) {
 	for _, id := range missing.Tasks {
-		v.PutTask(id, from.Held(id))
+		v.PutTask(id, from.HeldTask(id))
 	}
 	for _, key := range missing.Calls {
 		v.PutCall(key, nil)

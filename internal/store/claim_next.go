@@ -17,9 +17,9 @@ type Offer struct {
 	// parent that waited for the run that ends. It gets one only if nobody else would have to
 	// wait longer for it.
 	Next Announced
-	// Spare is how many other slots have nothing to do: what was announced and is not
+	// IdleSlots is how many other slots have nothing to do: what was announced and is not
 	// claimed yet is on its way to them.
-	Spare int
+	IdleSlots int
 
 	refused error // by the database, which would not store the request with the claim
 }
@@ -36,10 +36,10 @@ func (o *Offer) claim(task tree.TaskID, epoch int64) tree.Claim {
 	return tree.Claim{Task: task, Token: tree.Token{Epoch: epoch, Nonce: o.Nonce}, Worker: o.Worker}
 }
 
-// mayTake reports whether no other run would have got the slot: nothing waits for its
+// mayClaimNext reports whether no other run would have got the slot: nothing waits for its
 // turn, and what was announced finds other slots.
-func (b *batch) mayTake(offer *Offer) bool {
-	return b.ahead.spares(offer.Spare)
+func (b *batch) mayClaimNext(offer *Offer) bool {
+	return b.window.fitsIdleSlots(offer.IdleSlots)
 }
 
 // fillSlot lets a worker that has given its run back claim another one. It may be none; refused
@@ -53,13 +53,13 @@ func (b *batch) fillSlot(ctx context.Context, p *Pending, answer tree.Answer) (t
 	case p.offer.refused != nil:
 		return nil, p.offer.refused, nil
 	}
-	if claim, any := p.next(); any {
+	if claim, any := p.nextClaim(); any {
 		return b.claim(ctx, p.offer.Next.Session, claim)
 	}
-	if !b.mayTake(p.offer) {
+	if !b.mayClaimNext(p.offer) {
 		return nil, nil, nil
 	}
-	next := first(b.sessions[p.session].view.Changes().Ready)
+	next := firstReady(b.sessions[p.session].view.Changes().Ready)
 	if next == nil {
 		return nil, nil, nil
 	}
@@ -69,7 +69,7 @@ func (b *batch) fillSlot(ctx context.Context, p *Pending, answer tree.Answer) (t
 
 // claim lets a run be claimed. The second error fails the whole batch.
 func (b *batch) claim(ctx context.Context, id tree.SessionID, claim tree.Claim) (got *tree.Claimed, refused, err error) {
-	granted, err := b.granted(ctx, id, claim)
+	granted, err := b.isAnnounced(ctx, id, claim)
 	if err != nil || !granted {
 		return nil, tree.ErrNotReady.With("it is not its turn"), err
 	}
@@ -87,8 +87,8 @@ func givesBack(answer tree.Answer) bool {
 	return false
 }
 
-// next is the claim that is known to come with a request, if there is one.
-func (p *Pending) next() (claim tree.Claim, any bool) {
+// nextClaim is the claim that is known to come with a request, if there is one.
+func (p *Pending) nextClaim() (claim tree.Claim, any bool) {
 	if p.offer == nil || p.offer.refused != nil || p.offer.Next.Task.IsZero() {
 		return claim, false
 	}
@@ -101,15 +101,15 @@ func (p *Pending) commands() iter.Seq2[tree.SessionID, tree.Command] {
 		if p.cmd == nil || !yield(p.session, p.cmd) {
 			return
 		}
-		if claim, any := p.next(); any {
+		if claim, any := p.nextClaim(); any {
 			yield(p.offer.Next.Session, claim)
 		}
 	}
 }
 
-// first gives the run that goes first of those that have become ready: one that somebody
+// firstReady gives the run that goes firstReady of those that have become ready: one that somebody
 // waits for before one in the background, then the oldest.
-func first(ready map[tree.TaskID]*tree.Ready) (next *tree.Ready) {
+func firstReady(ready map[tree.TaskID]*tree.Ready) (next *tree.Ready) {
 	for _, task := range inOrder(ready) {
 		if r := ready[task]; r != nil && (next == nil || r.Priority < next.Priority) {
 			next = r

@@ -31,17 +31,17 @@ func (b *bundle) taken(id tree.SessionID, looks bool, offer store.Offer, cmds ..
 	}
 	b.run()
 	answer := must[tree.Answer](b.t)(p.Wait(b.t.Context()))
-	granted, _ := p.Taken()
+	granted, _ := p.NextRun()
 	if granted == nil {
 		return nil, answer
 	}
 	eq(b.t, "who has it", granted.Task.Worker, offer.Worker)
-	found := must[[]store.Attempt](b.t)(b.AttemptsBy(b.t.Context(), offer.Worker, offer.Nonce))
+	found := must[[]store.Attempt](b.t)(b.AttemptsByNonce(b.t.Context(), offer.Worker, offer.Nonce))
 	if len(found) != 1 || found[0].Task != granted.Task.ID || found[0].Epoch != granted.Task.Epoch {
 		b.t.Errorf("under the number of %+v is %+v", granted.Task.Token(), found)
 	}
 	for worker, nonce := range map[string]uint64{offer.Worker: offer.Nonce + 1, "another": offer.Nonce} {
-		if found := must[[]store.Attempt](b.t)(b.AttemptsBy(b.t.Context(), worker, nonce)); len(found) > 0 {
+		if found := must[[]store.Attempt](b.t)(b.AttemptsByNonce(b.t.Context(), worker, nonce)); len(found) > 0 {
 			b.t.Errorf("under another worker or number is %+v", found)
 		}
 	}
@@ -68,7 +68,7 @@ func taking(t *testing.T, d Dialect) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := d.Fresh(t)
-			c.Ahead, c.Caps = true, test.caps
+			c.AnnounceOnCommit, c.Caps = true, test.caps
 			b := d.opened(t, c)
 			b.run()
 			id, root := session(1), b.create(1, "ask somebody")
@@ -79,7 +79,7 @@ func taking(t *testing.T, d Dialect) {
 				test.before(b)
 			}
 			offer := inPlace
-			offer.Spare = test.spare
+			offer.IdleSlots = test.spare
 			got, answer := b.taken(id, !test.unseen, offer, tree.SpawnCalls{From: w.from(), Children: []tree.CallChild{
 				{Block: 1, Child: child("look beside it"), Background: true},
 				{Block: 2, Child: child("do it"), Background: test.background},
@@ -114,7 +114,7 @@ func taking(t *testing.T, d Dialect) {
 // else has it. One that keeps its run gets none.
 func takingNext(t *testing.T, d Dialect) {
 	c := d.Fresh(t)
-	c.Ahead = true
+	c.AnnounceOnCommit = true
 	b := d.opened(t, c)
 	b.run()
 	id, root := session(1), b.create(1, "ask three")

@@ -14,11 +14,11 @@ type update struct {
 	end  int
 }
 
-// change gives the statement that makes a row that is there another one, the narrowest
+// updateStatement gives the statement that makes a row that is there another one, the narrowest
 // that there is for it, with its arguments, which are a copy.
-func (t table) change(was, now []any) (statement string, arguments []any) {
+func (t table) updateStatement(was, now []any) (statement string, arguments []any) {
 	last := len(now)
-	for last > t.fixed && same(was[last-1], now[last-1]) {
+	for last > t.fixed && sameValue(was[last-1], now[last-1]) {
 		last--
 	}
 	for _, u := range t.updates {
@@ -29,9 +29,9 @@ func (t table) change(was, now []any) (statement string, arguments []any) {
 	return "put_" + t.name, slices.Clone(now)
 }
 
-// same reports whether two columns have the same value. They are of the same type: one that
+// sameValue reports whether two columns have the sameValue value. They are of the sameValue type: one that
 // has its own way into the database, or a pointer.
-func same(a, b any) bool {
+func sameValue(a, b any) bool {
 	switch a := a.(type) {
 	case *int:
 		return *a == *b.(*int)
@@ -56,9 +56,9 @@ func same(a, b any) bool {
 	return reflect.DeepEqual(a, b)
 }
 
-// updating is the text of an update whose arguments have a prefix before their number, and
+// updateSQL is the text of an update whose arguments have a prefix before their number, and
 // come from there, of the rows of which something holds.
-func (t table) updating(u update, prefix, from, where string) string {
+func (t table) updateSQL(u update, prefix, from, where string) string {
 	set := make([]string, 0, u.end-t.fixed)
 	for i, c := range t.columns[t.fixed:u.end] {
 		set = append(set, fmt.Sprintf("%s = %s%d", c, prefix, t.keys+i+1))
@@ -66,8 +66,8 @@ func (t table) updating(u update, prefix, from, where string) string {
 	return fmt.Sprintf("UPDATE %s SET %s %s WHERE %s", t.name, strings.Join(set, ", "), from, where)
 }
 
-// keyed says of a row that its key is that of arguments which have a prefix before their
+// keyPredicate says of a row that its key is that of arguments which have a prefix before their
 // number.
-func (t table) keyed(prefix string) string {
-	return fmt.Sprintf("(%s) = (%s)", strings.Join(t.columns[:t.keys], ", "), numbered(prefix, t.keys))
+func (t table) keyPredicate(prefix string) string {
+	return fmt.Sprintf("(%s) = (%s)", strings.Join(t.columns[:t.keys], ", "), placeholders(prefix, t.keys))
 }

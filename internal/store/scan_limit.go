@@ -3,34 +3,36 @@ package store
 import "context"
 
 // A client may ask for what is long to read, and many may at once. One look is therefore at
-// rowsOfLook rows at most if few of them may be what is looked for, and only so many looks are
+// maxScanRows rows at most if few of them may be what is looked for, and only so many looks are
 // under way at once that others find connections: those of this replica's own steps, and
 // glances.
-const rowsOfLook = 5000
+const maxScanRows = 5000
 
-// scansAtOnce is half of the connections that read, unless there are others by configuration.
-const scansAtOnce = mostReads / 2
+// maxConcurrentScans is half of the connections that read, unless there are others by configuration.
+const maxConcurrentScans = maxReadConns / 2
 
-// scanning is a reader for what clients may make long. It waits while as many as may read.
-type scanning struct {
+// scanLimiter is a reader for what clients may make long. It waits while as many as may read.
+type scanLimiter struct {
 	database
-	under chan struct{} // holds one for each that reads
+	running chan struct{} // holds one for each that reads
 }
 
-func newScanning(db database) scanning { return scanning{db, make(chan struct{}, scansAtOnce)} }
+func newScanLimiter(db database) scanLimiter {
+	return scanLimiter{db, make(chan struct{}, maxConcurrentScans)}
+}
 
-func (s scanning) load(ctx context.Context, lookups ...lookup) error {
+func (s scanLimiter) load(ctx context.Context, lookups ...lookup) error {
 	select {
-	case s.under <- struct{}{}:
+	case s.running <- struct{}{}:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	defer func() { <-s.under }()
+	defer func() { <-s.running }()
 	return s.database.load(ctx, lookups...)
 }
 
-// looked is a row that was looked at.
-type looked[T any] struct {
+// scannedRow is a row that was scannedRow at.
+type scannedRow[T any] struct {
 	row     T
 	matches bool
 	nth     int // of those that were looked at
@@ -39,7 +41,7 @@ type looked[T any] struct {
 // scan gives a page of the rows of a query that match, of those that it looks at, and the last
 // one that it has looked at; nil if there are no more.
 func scan[T any](ctx context.Context, r reader, name string, columns func(*T) []any, size, look int, args ...any) (page []T, last *T, err error) {
-	found, err := query(ctx, r, name, func(l *looked[T]) []any {
+	found, err := query(ctx, r, name, func(l *scannedRow[T]) []any {
 		return append(columns(&l.row), &l.matches, &l.nth)
 	}, args...)
 	for i := range found {

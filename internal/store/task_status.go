@@ -7,27 +7,27 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// Standing is how far a task has come.
-type Standing struct {
+// TaskStatus is how far a task has come.
+type TaskStatus struct {
 	Task  tree.TaskID
 	Run   int
 	State tree.State
 }
 
-// StandingOf is that of a task that was read.
-func StandingOf(t *tree.Task) Standing { return Standing{t.ID, t.Run, t.State} }
+// TaskStatusOf is that of a task that was read.
+func TaskStatusOf(t *tree.Task) TaskStatus { return TaskStatus{t.ID, t.Run, t.State} }
 
-func standingRow(s *Standing) []any { return []any{idColumn(&s.Task), &s.Run, &s.State} }
+func standingRow(s *TaskStatus) []any { return []any{idColumn(&s.Task), &s.Run, &s.State} }
 
-// Standing looks how far a task of a tenant's session has come; the zero task is the
+// TaskStatus looks how far a task of a tenant's session has come; the zero task is the
 // root. It costs a fraction of what reading the task does.
-func (s *Store) Standing(ctx context.Context, tenant string, session tree.SessionID, id tree.TaskID) (Standing, error) {
-	found, err := query(ctx, glancing{s.db}, "standing", standingRow, idColumn(&session), tenant, idColumn(&id))
+func (s *Store) TaskStatus(ctx context.Context, tenant string, session tree.SessionID, id tree.TaskID) (TaskStatus, error) {
+	found, err := query(ctx, coalescingReader{s.db}, "standing", standingRow, idColumn(&session), tenant, idColumn(&id))
 	if err == nil && len(found) == 0 {
 		err = s.missing(ctx, tenant, session)
 	}
 	if err != nil {
-		return Standing{}, err
+		return TaskStatus{}, err
 	}
 	return found[0], nil
 }
@@ -52,7 +52,7 @@ func (s *Store) TaskOf(ctx context.Context, tenant string, session tree.SessionI
 // taskOf reads a task of a tenant's session, and more with the same look.
 func (s *Store) taskOf(ctx context.Context, tenant string, session tree.SessionID, id tree.TaskID, more ...lookup) (*taskAndLimits, error) {
 	var found []taskAndLimits
-	err := s.db.glance(ctx, append(more, all(&found, "task_of_tenant", taskAndLimitsRow, idColumn(&session), tenant, idColumn(&id)))...)
+	err := s.db.loadCoalesced(ctx, append(more, all(&found, "task_of_tenant", taskAndLimitsRow, idColumn(&session), tenant, idColumn(&id)))...)
 	if err == nil && len(found) == 0 {
 		err = s.missing(ctx, tenant, session)
 	}
@@ -80,16 +80,16 @@ func (s *Store) TaskAndOutput(ctx context.Context, tenant string, session tree.S
 		return nil, tree.RunOutput{}, err
 	}
 	r := s.session(session)
-	r.shown = t.limits.Output()
-	if err := r.near.take(&t.Task, messages); err != nil {
+	r.outputLimit = t.limits.Output()
+	if err := r.cache.addCurrentRun(&t.Task, messages); err != nil {
 		return nil, tree.RunOutput{}, err
 	}
 	out, err := r.output(ctx, &t.Task)
 	return &t.Task, out, err
 }
 
-// End is how a run has ended, for those who have waited for it.
-type End struct {
+// RunEnd is how a run has ended, for those who have waited for it.
+type RunEnd struct {
 	session tree.Session
 	task    tree.Task
 	prompt  []messageAndBody // one, if it is remembered
@@ -97,72 +97,72 @@ type End struct {
 }
 
 // Run is the task's run that has ended.
-func (e *End) Run() tree.ChildRun { return tree.ChildRun{Task: e.task.ID, Run: e.task.Run} }
+func (e *RunEnd) Run() tree.ChildRun { return tree.ChildRun{Task: e.task.ID, Run: e.task.Run} }
 
 // Session is the session as that has left it. It is the same for all who have waited, and
 // nobody's to change.
-func (e *End) Session() *tree.Session { return &e.session }
+func (e *RunEnd) Session() *tree.Session { return &e.session }
 
 // ends gives what a batch knows of the ends of runs, by what it has changed of a session.
-func (b *batch) ends(id tree.SessionID, changes tree.Changes) func(tree.TaskID) *End {
+func (b *batch) ends(id tree.SessionID, changes tree.Changes) func(tree.TaskID) *RunEnd {
 	asked := map[tree.TaskID][]messageAndBody{}
 	for _, r := range changes.Runs {
 		asked[r.Task] = b.prompts.take(id, tree.ChildRun{Task: r.Task, Run: r.Run})
 	}
-	return func(task tree.TaskID) *End {
+	return func(task tree.TaskID) *RunEnd {
 		t := changes.Tasks[task]
 		if t == nil || !t.State.Terminal() {
 			return nil
 		}
-		e := &End{session: *b.sessions[id].view.Session(), task: *t, prompt: asked[task]}
+		e := &RunEnd{session: *b.sessions[id].view.Session(), task: *t, prompt: asked[task]}
 		for _, m := range changes.Messages {
 			if m.Task == task && m.Ordinal == t.Answer {
-				e.answer = append(e.answer, remembered(id, m))
+				e.answer = append(e.answer, cachedMessage(id, m))
 			}
 		}
 		return e
 	}
 }
 
-// EndOf is TaskAndOutput for a task that stays as a run has left it. Only what is not
+// OutputAtEnd is TaskAndOutput for a task that stays as a run has left it. Only what is not
 // remembered is read: what it was asked, and its answer if that was said before. The task is
 // the same for all who have waited, and nobody's to change.
-func (s *Store) EndOf(ctx context.Context, e *End) (*tree.Task, tree.RunOutput, error) {
+func (s *Store) OutputAtEnd(ctx context.Context, e *RunEnd) (*tree.Task, tree.RunOutput, error) {
 	t := &e.task
 	if ended := t.Ended(); e.prompt != nil && e.answer != nil && e.answer[0].Text() != "" && !ended.Unfinished() {
 		return t, e.output(t), nil
 	}
 	r := s.session(t.Session)
-	r.shown = e.session.Limits.Output()
-	if err := r.near.take(t, slices.Concat(e.prompt, e.answer)); err != nil {
+	r.outputLimit = e.session.Limits.Output()
+	if err := r.cache.addCurrentRun(t, slices.Concat(e.prompt, e.answer)); err != nil {
 		return nil, tree.RunOutput{}, err
 	}
 	if e.prompt == nil {
-		r.near.prompts = nil // it was not looked for
+		r.cache.prompts = nil // it was not looked for
 	}
 	out, err := r.output(ctx, t)
 	return t, out, err
 }
 
 // output is what there is to read of a run of which everything is remembered.
-func (e *End) output(t *tree.Task) tree.RunOutput {
+func (e *RunEnd) output(t *tree.Task) tree.RunOutput {
 	run := t.Ended()
-	outcome := tree.Outcome{Run: run, Answer: run.Says(e.answer[0].Text()), Session: t.Session, Limit: e.session.Limits.Output()}
+	outcome := tree.Outcome{Run: run, Answer: run.ResultText(e.answer[0].Text()), Session: t.Session, Limit: e.session.Limits.Output()}
 	out := tree.RunOutput{Output: outcome.Output(t), Answer: outcome.Answer}
 	out.Prompt = tree.PromptShown(&e.prompt[0].Message)
 	out.Cut = isCut(&out.Output)
 	return out
 }
 
-// take takes in how a task's current run has begun, and how it has ended if it has.
-func (n *near) take(t *tree.Task, messages []messageAndBody) error {
+// addCurrentRun takes in how a task's current run has begun, and how it has ended if it has.
+func (n *outcomeCache) addCurrentRun(t *tree.Task, messages []messageAndBody) error {
 	run := tree.ChildRun{Task: t.ID, Run: t.Run}
 	var asked []messageAndBody
 	n.answers = map[messageKey]string{}
 	for i := range messages {
 		m := &messages[i]
 		if m.Ordinal == t.Answer {
-			if err := n.answered(m); err != nil {
+			if err := n.addAnswer(m); err != nil {
 				return err
 			}
 		} else if m.Role == tree.RoleUser { // the task may be older than what it has said

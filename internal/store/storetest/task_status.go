@@ -104,8 +104,8 @@ func looks(t *testing.T, d Dialect) {
 	b.must(cmd.ID, tree.Cancel{})
 	b.looksAt(cmd.ID)
 	b.leaves(cmd.ID, root)
-	at0 := must[store.Standing](t)(b.Standing(t.Context(), "acme", cmd.ID, tree.TaskID{}))
-	eq(t, "how far the root is", at0, store.Standing{Task: root, Run: 1, State: tree.StateCancelled})
+	at0 := must[store.TaskStatus](t)(b.TaskStatus(t.Context(), "acme", cmd.ID, tree.TaskID{}))
+	eq(t, "how far the root is", at0, store.TaskStatus{Task: root, Run: 1, State: tree.StateCancelled})
 	for _, c := range []struct {
 		what    string
 		tenant  string
@@ -136,7 +136,7 @@ func (b *bundle) looksAt(id tree.SessionID) {
 			asked = append(asked, tree.TaskID{})
 		}
 		for _, task := range asked {
-			eq(b.t, "how far a task is", must[store.Standing](b.t)(b.Standing(b.t.Context(), "acme", id, task)), store.StandingOf(&t))
+			eq(b.t, "how far a task is", must[store.TaskStatus](b.t)(b.TaskStatus(b.t.Context(), "acme", id, task)), store.TaskStatusOf(&t))
 			eq(b.t, "a task", *must[*tree.Task](b.t)(b.TaskOf(b.t.Context(), "acme", id, task)), t)
 			got, out, err := b.TaskAndOutput(b.t.Context(), "acme", id, task)
 			if err != nil {
@@ -164,11 +164,11 @@ func (b *bundle) ended(t *tree.Task, want tree.RunOutput) {
 		b.t.Fatalf("nobody was told of the end of a task that is %s", t.State)
 	}
 	eq(b.t, "the run that has ended", end.Run(), tree.ChildRun{Task: t.ID, Run: t.Run})
-	got, out, err := b.EndOf(b.t.Context(), end)
+	got, out, err := b.OutputAtEnd(b.t.Context(), end)
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	eq(b.t, "how far a task has come that has ended", store.StandingOf(got), store.StandingOf(t))
+	eq(b.t, "how far a task has come that has ended", store.TaskStatusOf(got), store.TaskStatusOf(t))
 	if !reflect.DeepEqual(out, want) {
 		b.t.Errorf("the output of a task that has ended %s is\n%+v, not\n%+v", t.State, out, want)
 	}
@@ -192,7 +192,7 @@ func (b *bundle) leaves(id tree.SessionID, task tree.TaskID) {
 
 func (b *bundle) misses(what, tenant string, id tree.SessionID, task tree.TaskID, want error) {
 	b.t.Helper()
-	if _, err := b.Standing(b.t.Context(), tenant, id, task); !errors.Is(err, want) {
+	if _, err := b.TaskStatus(b.t.Context(), tenant, id, task); !errors.Is(err, want) {
 		b.t.Errorf("how far %s is was answered %v", what, err)
 	}
 	if _, err := b.TaskOf(b.t.Context(), tenant, id, task); !errors.Is(err, want) {
