@@ -10,26 +10,26 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// batch is what one transaction does.
+// batch is the work of one transaction.
 type batch struct {
 	*committer
 	tx             transaction
 	now            time.Time
 	sessions       map[tree.SessionID]*cachedSession
-	order          []tree.SessionID // of sessions, by arrival
+	order          []tree.SessionID // the keys of sessions, in order of arrival
 	virtualTime    int64
-	requests       map[requestKey]*request // nil: was not answered
-	newRequests    []requestKey            // requests that this batch has answered first
+	requests       map[requestKey]*request // by key; nil: not answered before
+	newRequests    []requestKey            // requests that this batch was the first to answer
 	ready          []Ready
 	events         map[tree.SessionID][][]byte // as they are stored
-	agents         map[string]*[]AgentVersion  // of the tenants whose runs are claimed, or whose sessions are opened
-	locked         bool                        // the sessions that were there are, or will be with what is sent next; see locking.go
-	resultsMissing bool                        // what was asked for has not come: the connection was lost once it was committed
+	agents         map[string]*[]AgentVersion  // of the tenants whose runs are claimed or whose sessions are opened
+	locked         bool                        // the existing sessions are locked, or will be with the next statements; see locking.go
+	resultsMissing bool                        // rows of later lookups did not arrive: the connection was lost after the commit
 	mode           commitMode
-	standby        Standby // nil: no slot is given anything
+	standby        Standby // nil: no slot stands by
 	assignments    []slotAssignment
 
-	announced, waiting, claimed int // ready runs, see ahead
+	announced, waiting, claimed int // counts of ready runs, for announceWindow
 }
 
 func (c *committer) newBatch(tx transaction) *batch {
@@ -39,9 +39,9 @@ func (c *committer) newBatch(tx transaction) *batch {
 	}
 }
 
-// commit makes one transaction of a batch, tells what has changed, and answers everyone. If the
-// database refuses the batch, each gets a transaction of its own, so that only the culprit is
-// refused.
+// commit makes one transaction of a batch, reports the changes, and answers all callers. If the
+// database refuses the batch, each command gets a transaction of its own, so that only the one at
+// fault is refused.
 func (c *committer) commit(ctx context.Context, queued []*Pending) {
 	began := time.Now()
 	b, answers, err := c.transact(ctx, queued)
@@ -55,15 +55,16 @@ func (c *committer) commit(ctx context.Context, queued []*Pending) {
 		}
 		return
 	}
-	// Who has got a run takes with it what is remembered; who is answered may ask at once for what
-	// was told; and what is told are the changes, which are gone from what is held.
+	// The order matters. Claimed runs take their conversations from the caches, so these are updated
+	// first. A caller that is answered may read at once what OnCommit was told, so it is notified
+	// before. Caching the sessions clears their changes, which notify reports, so it comes last.
 	b.updateCaches()
 	b.notify(queued, answers, began)
 	b.answer(queued, answers)
 	b.cacheSessions()
 }
 
-// updateCaches takes in what was stored that a claim may need soon, and how many runs are announced.
+// updateCaches caches what a claim may need soon, and counts the announced runs.
 func (b *batch) updateCaches() {
 	for _, id := range b.order {
 		view := b.sessions[id].view
@@ -75,7 +76,7 @@ func (b *batch) updateCaches() {
 	b.window.committed(b.announced, b.waiting, b.claimed)
 }
 
-// notify tells the slots that have got runs, and then whoever else wants to hear what was stored.
+// notify tells the slots that got runs, and then calls OnCommit.
 func (b *batch) notify(queued []*Pending, answers []commandResult, began time.Time) {
 	b.notifySlots()
 	told := b.summary()
@@ -86,7 +87,7 @@ func (b *batch) notify(queued []*Pending, answers []commandResult, began time.Ti
 	b.OnCommit(told)
 }
 
-// answer answers everyone, with what is known of the runs that were claimed.
+// answer answers all callers, with the cached conversations of the runs that they claimed.
 func (b *batch) answer(queued []*Pending, answers []commandResult) {
 	for i, p := range queued {
 		var known CachedConversation
@@ -97,16 +98,16 @@ func (b *batch) answer(queued []*Pending, answers []commandResult) {
 	}
 }
 
-// cacheSessions keeps the sessions for the next batch.
+// cacheSessions keeps the sessions for the next batches.
 func (b *batch) cacheSessions() {
 	for _, id := range b.order {
 		b.sessionCache.put(id, b.sessions[id])
 	}
 }
 
-// commitSeparately makes transactions of less than what the database has refused together: of one
-// request each, for which no slot waits, or of one without the run that it would take. It
-// reports false if there is no less.
+// commitSeparately commits in smaller parts what the database has refused: each command alone and
+// without standby slots, or a single command without the run that it would claim next. It returns
+// false if there is no smaller part.
 func (c *committer) commitSeparately(ctx context.Context, queued []*Pending, refused error) bool {
 	switch offer := queued[0].offer; {
 	case len(queued) > 1 || !queued[0].isolated:
@@ -122,34 +123,34 @@ func (c *committer) commitSeparately(ctx context.Context, queued []*Pending, ref
 	return true
 }
 
-// errChanged says that somebody else has changed what a batch was decided upon.
+// errChanged says that another replica has changed what a batch was decided on.
 var errChanged = errors.New("store: a session, or a tenant's agents, are not as they are held")
 
-// commitMode is what a try to make a transaction of a batch takes for granted.
+// commitMode says what an attempt at a transaction assumes.
 type commitMode uint8
 
 const (
-	// modeOptimistic: what should be new is not there. A session whose id was made for it is not
-	// looked for, and new rows are inserted where others replace what is there. It is how the
-	// first try goes, where a look would be another round trip; if a row is there after all, it
-	// is refused, and the writer tries again.
+	// modeOptimistic assumes that what should be new does not exist. A session with a generated id
+	// is not looked up, and new rows are inserted, not upserted. It is the mode of the first
+	// attempt where a lookup costs a round trip. If a row exists after all, the insert is refused
+	// and the writer tries again.
 	modeOptimistic commitMode = iota + 1
-	// modeConservative: nothing is supposed.
+	// modeConservative assumes nothing.
 	modeConservative
-	// modeReread comes after errChanged. Nothing is supposed, and the agents of tenants, which
-	// the database has only compared before, are read.
+	// modeReread follows errChanged. It assumes nothing, and also reads the agents of tenants,
+	// which were only compared before.
 	modeReread
 )
 
-// transact makes one transaction of a batch. If somebody else has changed what it was decided
-// upon, it is made again upon what is there now.
+// transact makes one transaction of a batch. If another replica has changed what it was decided on,
+// the transaction is made again on the current state.
 func (c *committer) transact(ctx context.Context, queued []*Pending) (b *batch, answers []commandResult, err error) {
 	care := modeOptimistic
 	if c.Exclusive() {
 		care = modeConservative
 	}
 	try := func(tx transaction) (err error) {
-		b.discardSessions() // a first try came to nothing
+		b.discardSessions() // of a failed attempt
 		b = c.newBatch(tx)
 		b.mode, care = care, max(care, modeConservative)
 		if c.Standby != nil && !queued[0].isolated {
@@ -169,7 +170,7 @@ func (c *committer) transact(ctx context.Context, queued []*Pending) (b *batch, 
 	return b, answers, err
 }
 
-// refusals gives the reasons of what was refused.
+// refusals gives the reasons of the refused commands.
 func refusals(answers []commandResult) (reasons []string) {
 	for _, a := range answers {
 		if known, ok := errors.AsType[*tree.Error](a.err); ok {
@@ -179,8 +180,8 @@ func refusals(answers []commandResult) (reasons []string) {
 	return reasons
 }
 
-// refusedSpawns gives why clients were refused children. Of the calls of agents the
-// decisions tell, since they are carried out.
+// refusedSpawns gives the refusals of children that clients asked for. Those that agents ask for
+// are reported by the decisions themselves, because their commands are carried out.
 func refusedSpawns(queued []*Pending, answers []commandResult) (verdicts []tree.SpawnOutcome) {
 	for i, p := range queued {
 		if _, wish := p.cmd.(tree.SpawnTask); !wish {
@@ -193,7 +194,7 @@ func refusedSpawns(queued []*Pending, answers []commandResult) (verdicts []tree.
 	return verdicts
 }
 
-// publicError is what those are told whose transaction failed.
+// publicError is the error for the callers of a failed transaction. Details are only logged.
 func publicError(err error) error {
 	var known *tree.Error
 	switch {
@@ -205,19 +206,19 @@ func publicError(err error) error {
 	return ErrUnavailable.With("the database did not take the transaction")
 }
 
-// errDefect says that a decision panicked. Trying again would not help.
+// errDefect says that a decision panicked. A retry would not help.
 var errDefect = errors.New("store: a decision failed")
 
 // commandResult is the outcome of one command.
 type commandResult struct {
 	answer  tree.Answer
 	err     error
-	opened  *openedSession // nil if it has not opened a session
-	nextRun *tree.Claimed  // a run in the place of the one that was given back
-	nextErr error          // why it is not the one that was asked for
+	opened  *openedSession // nil unless it opened a session
+	nextRun *tree.Claimed  // claimed in place of the run that was given back
+	nextErr error          // why the requested next run was refused
 }
 
-// claimed gives the run that a worker has got, if it has got one.
+// claimed gives the run that the worker got; nil if it got none.
 func (d *commandResult) claimed() *tree.Claimed {
 	if claimed, ok := d.answer.(*tree.Claimed); ok {
 		return claimed
@@ -250,8 +251,8 @@ func (b *batch) execute(ctx context.Context, queued []*Pending) (answers []comma
 	return answers, nil
 }
 
-// prefetch reads what the commands need, all of them together, as far as can be
-// told before the first is decided.
+// prefetch reads the rows that the commands need, as far as they are known before the first command
+// is decided, in as few round trips as possible.
 func (b *batch) prefetch(ctx context.Context, queued []*Pending) error {
 	if err := b.loadFirst(ctx, queued); err != nil {
 		return err
@@ -274,7 +275,7 @@ func (b *batch) prefetch(ctx context.Context, queued []*Pending) error {
 	}
 }
 
-// decide lets one command be decided. The error fails the whole batch.
+// decide decides one command. The error fails the whole batch.
 func (b *batch) decide(ctx context.Context, p *Pending) (commandResult, error) {
 	if p.cmd == nil {
 		return commandResult{}, p.step(ctx, b)
@@ -310,11 +311,10 @@ func (b *batch) decide(ctx context.Context, p *Pending) (commandResult, error) {
 	return commandResult{answer, nil, newOpenedSession(b.sessions[p.session].view, answer), taken, notTaken}, err
 }
 
-// apply lets a command be decided upon its session. The second error fails the whole
-// batch.
+// apply decides a command on its session. The second error fails the whole batch.
 func (b *batch) apply(ctx context.Context, id tree.SessionID, cmd tree.Command) (answer tree.Answer, refused, err error) {
 	view := b.sessions[id].view
-	// An earlier command of the batch may have led to rows that were not foreseen.
+	// An earlier command of the batch may have led to rows that were not prefetched.
 	for missing := view.Missing(cmd); !missing.Empty(); missing = view.Missing(cmd) {
 		if err := b.load(ctx, []sessionNeeds{{id, missing}}); err != nil {
 			return nil, nil, fmt.Errorf("reading: %w", err)
@@ -324,7 +324,7 @@ func (b *batch) apply(ctx context.Context, id tree.SessionID, cmd tree.Command) 
 	return answer, refused, nil
 }
 
-// summary says what the batch has changed.
+// summary describes what the batch has changed.
 func (b *batch) summary() Commit {
 	c := Commit{Ready: b.ready, Sessions: make([]SessionUpdate, 0, len(b.order))}
 	for _, id := range b.order {

@@ -6,20 +6,20 @@ import (
 	"time"
 )
 
-// committer makes one transaction after another of the commands that queue to it.
-// A session's commands all queue to the same one, so they are decided in order.
+// committer makes one transaction after another of the commands that queue to it. All commands of a
+// session queue to the same committer, so they are decided in order.
 type committer struct {
 	*Store
 	writer        writer
 	queue         chan *Pending
-	maxBatch      int // of commands in one transaction
+	maxBatch      int // commands in one transaction
 	sessionCache  *sessionCache
 	firstMessages firstMessageCache
 	tails         tailCache
 	prompts       promptCache
-	rowBuffers    [2][]any // rows that are only compared: they are large
+	rowBuffers    [2][]any // reused for large rows that are only compared
 	dbClock       dbClock
-	tenantTurns   *tenantTurns // only of the one that takes steps
+	tenantTurns   *tenantTurns // used only by the committer of steps
 }
 
 func (s *Store) newCommitter(most int, timeout time.Duration) *committer {
@@ -43,8 +43,9 @@ func (c *committer) run(ctx context.Context) {
 	}
 }
 
-// gather takes what has queued, up to a batch or what is queued together. Who has just been
-// answered gets the chance to ask for more first: fewer and larger transactions take less.
+// gather takes what has queued, up to a batch or a group that was queued together. It yields the
+// processor first, so that callers that were just answered can queue more: fewer and larger
+// transactions cost less.
 func (c *committer) gather(first *Pending) []*Pending {
 	batch := append([]*Pending{first}, first.group...)
 	for before := 0; before < len(batch) && len(batch) < c.maxBatch; {

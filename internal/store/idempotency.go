@@ -13,7 +13,7 @@ type requestKey struct {
 	key     string
 }
 
-// request is a stored answer to a request with a key.
+// request is the stored answer to a request with an idempotency key.
 type request struct {
 	hash   [32]byte
 	answer tree.Answer
@@ -34,7 +34,7 @@ func (b *batch) requestKeys(queued []*Pending) (requests [][]any) {
 	return requests
 }
 
-// replay answers a request that came before.
+// replay answers a repeated request.
 func (r *request) replay(hash [32]byte) commandResult {
 	if r.hash != hash {
 		return commandResult{err: tree.ErrKeyReused}
@@ -56,7 +56,7 @@ func (b *batch) scanRequest(row row) error {
 	return err
 }
 
-// storedAnswer is how an answer is kept: exactly one field is set.
+// storedAnswer is the stored form of an answer: exactly one field is set.
 type storedAnswer struct {
 	Created *tree.Created `json:"created,omitempty"`
 	Sent    *tree.Sent    `json:"sent,omitempty"`

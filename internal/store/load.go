@@ -8,15 +8,15 @@ import (
 	"github.com/coppice-run/coppice/internal/wire"
 )
 
-// sessionNeeds is what a session's view misses.
+// sessionNeeds is what a session's view still needs.
 type sessionNeeds struct {
 	session tree.SessionID
 	tree.Needs
 }
 
-// loadFirst takes what every batch begins with: the sessions that commands are about,
-// which are its own from then on, the time, and the answers to requests that came before.
-// A session that is not there gets an empty view.
+// loadFirst loads what every batch begins with: the sessions of its commands, the time, and the
+// answers to earlier requests. The sessions belong to the batch from then on. A session that does
+// not exist gets an empty view.
 func (b *batch) loadFirst(ctx context.Context, queued []*Pending) error {
 	requests := b.requestKeys(queued)
 	b.order = b.adoptSessions(queued)
@@ -58,8 +58,8 @@ func (b *batch) loadFirst(ctx context.Context, queued []*Pending) error {
 	return nil
 }
 
-// adoptSessions makes the sessions of a batch its own, as they are held, and gives them in the
-// order of their arrival.
+// adoptSessions takes the sessions of a batch out of the cache, or makes empty ones, and gives
+// their ids in order of arrival.
 func (b *batch) adoptSessions(queued []*Pending) (order []tree.SessionID) {
 	for _, p := range queued {
 		for id := range p.commands() {
@@ -81,8 +81,8 @@ func (b *batch) adoptSessions(queued []*Pending) (order []tree.SessionID) {
 }
 
 // sessionsToRead names the sessions to read: those whose cache entry is not valid, except those
-// that are presumed new. Where others write too, all of them are read, and locked with it, if one
-// has to be, or if something else has to be read anyway.
+// that are presumed new. Where other replicas write too, all sessions are read and locked as soon
+// as one has to be read, or anything else (anyway).
 func (b *batch) sessionsToRead(anyway bool) (unsure []tree.SessionID) {
 	for _, id := range b.order {
 		if state := b.sessions[id].state; state != cacheValid && !(state == cachePresumedNew && b.mode == modeOptimistic && b.dbClock.isFresh()) {
@@ -95,13 +95,13 @@ func (b *batch) sessionsToRead(anyway bool) (unsure []tree.SessionID) {
 	return unsure
 }
 
-// hasSteps reports whether there are steps of the store's own among commands.
+// hasSteps reports whether a batch contains steps of the store's own.
 func hasSteps(queued []*Pending) bool {
 	return slices.ContainsFunc(queued, func(p *Pending) bool { return p.cmd == nil })
 }
 
-// load hands the views what they miss, all of it read in one go. What is not found
-// is handed over as not there, so that nobody asks again.
+// load reads the missing rows of views, all in one round trip. Rows that are not found are put as
+// missing, so that no view asks for them again.
 func (b *batch) load(ctx context.Context, wanted []sessionNeeds) error {
 	if err := b.lock(ctx); err != nil {
 		return err
@@ -114,7 +114,7 @@ func (b *batch) load(ctx context.Context, wanted []sessionNeeds) error {
 	return nil
 }
 
-// lookups gives the look-ups of what views miss; put hands over what they have found.
+// lookups gives the lookups of missing rows; put hands what they found to the views.
 func (b *batch) lookups(wanted []sessionNeeds) (lookups []lookup, put func()) {
 	if len(wanted) == 0 {
 		return nil, func() {}
@@ -134,7 +134,7 @@ func (b *batch) lookups(wanted []sessionNeeds) (lookups []lookup, put func()) {
 	}
 }
 
-// sessionKey names a row of a session's.
+// sessionKey names a row within a session.
 type sessionKey[K comparable] struct {
 	session tree.SessionID
 	key     K
@@ -194,8 +194,8 @@ func (b *batch) calls(wanted []sessionNeeds) (_ lookup, put func()) {
 	}
 }
 
-// lists adds the look-ups of what is asked for as a whole, and how the view gets
-// what they find.
+// lists adds the lookups of rows that are read as whole lists, and the functions that hand them to
+// the view.
 func (b *batch) lists(w sessionNeeds, lookups []lookup, put []func()) ([]lookup, []func()) {
 	view := func() *tree.View { return b.sessions[w.session].view } // once the session is read
 	for _, id := range w.OpenCalls {
@@ -248,7 +248,7 @@ func (b *batch) lists(w sessionNeeds, lookups []lookup, put []func()) ([]lookup,
 	return lookups, put
 }
 
-// key is the one key of a look-up that is about a task.
+// key is the single key of a lookup for one task.
 func key(session *tree.SessionID, task *tree.TaskID, more ...any) [][]any {
 	return [][]any{append([]any{idColumn(session), idColumn(task)}, more...)}
 }

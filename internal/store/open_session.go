@@ -7,13 +7,13 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// openedSession is a session as the command that openedSession it left it, with its root.
+// openedSession is a session with its root, as the command that opened it has left them.
 type openedSession struct {
 	session tree.Session
 	root    tree.Task
 }
 
-// newOpenedSession copies what a command has just opened: the view is gone on with.
+// newOpenedSession copies what a command has just opened, because later commands change the view.
 func newOpenedSession(v *tree.View, answer tree.Answer) *openedSession {
 	created, ok := answer.(tree.Created)
 	if !ok {
@@ -24,8 +24,8 @@ func newOpenedSession(v *tree.View, answer tree.Answer) *openedSession {
 	return o
 }
 
-// rootStart says how far the root of a session is that the batch has opened; nil if it has not,
-// or if nothing is under way there.
+// rootStart gives the state of the root of a session that the batch has opened; nil if the session
+// is not new, or if its root has no run under way.
 func (b *batch) rootStart(id tree.SessionID) *RootStart {
 	s := b.sessions[id]
 	if s.row != nil {
@@ -38,16 +38,16 @@ func (b *batch) rootStart(id tree.SessionID) *RootStart {
 	return &RootStart{s.view.Session().Tenant, TaskStatusOf(root)}
 }
 
-// opensSession reports whether a command opensSession a session whose id was made for it: without a key
-// nobody else can know the id.
+// opensSession reports whether a command opens a session with a generated id. Without an
+// idempotency key nobody else can know that id.
 func (p *Pending) opensSession() bool {
 	_, creates := p.cmd.(tree.CreateSession)
 	return creates && p.key == nil
 }
 
-// Create opens a session and gives it with its root, as they were then. If the request
-// has a key and is a repeat, they are given as they are now. If the tenant's agents are not
-// those of then, it fails with ErrAgentsChanged; nil: they are whatever they are.
+// Create opens a session and returns it with its root, in their state after that command. A repeat
+// with the same key returns them as they are now. If the tenant's agents differ from then, it fails
+// with ErrAgentsChanged; a nil then skips that check.
 func (s *Store) Create(ctx context.Context, key *Key, cmd tree.CreateSession, then *AgentsSnapshot) (*tree.Session, *tree.Task, error) {
 	p := s.Prepare(cmd.ID, cmd, nil)
 	p.key, p.agents = key, then

@@ -12,9 +12,9 @@ import (
 	"github.com/coppice-run/coppice/internal/wire"
 )
 
-// save writes what the views have changed, one statement a table. New sessions go
-// first, all in the order of their ids: if another replica creates them too, one
-// of both waits here, and then fails, before it has written anything else.
+// save writes what the views have changed, with one statement per table. New sessions are written
+// first, all in the order of their ids. If another replica creates the same sessions, one of the
+// two waits here and then fails, before it has written anything else.
 func (b *batch) save(ctx context.Context) error {
 	rows := map[string][][]any{}
 	put := func(name string, row []any) { rows[name] = append(rows[name], row) }
@@ -50,13 +50,13 @@ func (b *batch) save(ctx context.Context) error {
 	return nil
 }
 
-// newTasksSuffix is how the names of statements end that write whole tasks. New ones are not in the order
-// of their keys, in which they will be claimed: rows of one page of PostgreSQL's that are
-// updated with one transaction have no room for it there.
+// newTasksSuffix ends the names of statements that write whole tasks. New tasks are not sorted by
+// their keys, because they will be claimed in that order. Rows on one PostgreSQL page that one
+// transaction updates find no room there for their new versions.
 const newTasksSuffix = "_tasks"
 
-// keyOrder orders rows of a table by their keys, which stand first: so pages of an index fill up
-// one after another, where rows in any order leave half of each empty.
+// keyOrder orders rows of a table by their key columns, which come first. Inserts in key order fill
+// the pages of an index one after another; in any other order they leave half of each page empty.
 func keyOrder(a, b []any) int {
 	for i := range a {
 		var order int
@@ -79,7 +79,7 @@ func keyOrder(a, b []any) int {
 	return 0
 }
 
-// collect lists the rows of a session's tree and log.
+// collect lists the rows of a session's tree and log that have to be written.
 func (b *batch) collect(id tree.SessionID, c *tree.Changes, put func(string, []any)) {
 	if hasChanges(c) {
 		b.collectSession(b.sessions[id], put)
@@ -117,7 +117,7 @@ func (b *batch) collect(id tree.SessionID, c *tree.Changes, put func(string, []a
 	}
 }
 
-// openingMessages names the messages that have opened calls just now.
+// openingMessages names the new messages that have opened calls.
 func openingMessages(c *tree.Changes) map[messageKey]bool {
 	opened := map[messageKey]bool{}
 	for _, m := range c.Messages {
@@ -128,8 +128,8 @@ func openingMessages(c *tree.Changes) map[messageKey]bool {
 	return opened
 }
 
-// addOrPut gives the statement for rows of a table. It is cheaper for new ones, while they are
-// supposed not to be there.
+// addOrPut gives the statement that writes rows of a table. An insert is cheaper than an upsert,
+// and used for new rows in the optimistic mode.
 func (b *batch) addOrPut(table string, isNew bool) string {
 	if isNew && b.mode == modeOptimistic {
 		return "add_" + table
@@ -143,19 +143,19 @@ func (b *batch) wasStoredIn(state tree.State, id tree.SessionID, task tree.TaskI
 	return stored != nil && stored.State == state
 }
 
-// writesNewestForm reports whether what is written has the writesNewestForm form.
+// writesNewestForm reports whether rows are written in their newest form.
 func (b *batch) writesNewestForm() bool {
 	_, packs := b.tx.(packing)
 	return packs
 }
 
-// collectRuns lists the rows of runs that have ended. What there is to say of a task's last
-// run is in the task's row, until the next run begins.
+// collectRuns lists the rows of runs that have ended. The end of a task's last run is stored in the
+// task's row, until its next run starts.
 func (b *batch) collectRuns(id tree.SessionID, c *tree.Changes, put func(string, []any)) {
 	for _, t := range c.Tasks {
 		if stored := b.sessions[id].view.StoredTask(t.ID); stored != nil && stored.Run < t.Run && stored.State.Terminal() {
 			run := stored.Ended()
-			put("put_runs", runRow(&id, &run)) // an earlier release has written it when it ended
+			put("put_runs", runRow(&id, &run)) // an earlier release may have written it already
 		}
 	}
 	for _, r := range c.Runs {
@@ -168,7 +168,7 @@ func (b *batch) collectRuns(id tree.SessionID, c *tree.Changes, put func(string,
 // collectSession lists the row of a session.
 func (b *batch) collectSession(s *cachedSession, put func(string, []any)) {
 	if s.row == nil {
-		version := b.now.UnixMicro() // one that comes after a deleted one has none of its versions
+		version := b.now.UnixMicro() // a session that reuses a deleted id gets none of its versions
 		put("add_sessions", s.nextRow(version).columns(nil))
 		return
 	}
@@ -183,8 +183,7 @@ func hasChanges(c *tree.Changes) bool {
 		len(c.Tasks)+len(c.Calls)+len(c.Inbox)+len(c.Waits)+len(c.Timers)+len(c.Ready)+len(c.Attempts)+len(c.Callbacks)+len(c.Approvals) > 0
 }
 
-// collectQueues lists the rows of what waits: inbox, waits, timers, ready runs
-// and attempts.
+// collectQueues lists the rows of inboxes, waits, timers, ready runs, callbacks and attempts.
 func (b *batch) collectQueues(id tree.SessionID, c *tree.Changes, put func(string, []any)) {
 	for entry, e := range c.Inbox {
 		if e == nil {
@@ -235,9 +234,9 @@ func (b *batch) collectQueues(id tree.SessionID, c *tree.Changes, put func(strin
 	}
 }
 
-// placeReady decides where a ready run waits, and counts it: on the dispatch stream at once, while
-// nothing else waits; for its turn; or for its session, which runs as many as it may. Those of a
-// session take their turns in the order in which they are placed.
+// placeReady decides how a ready run waits, and counts it. It is announced at once while no other
+// run waits. It is held back if its session already runs as many tasks as it may. Otherwise it
+// waits for its turn. Runs of one session take their turns in the order in which they are placed.
 func (b *batch) placeReady(id tree.SessionID, r *tree.Ready) Ready {
 	s := b.sessions[id].view.Session()
 	row := Ready{Session: id, Ready: *r, Replica: b.Replica, tenant: s.Tenant}
@@ -248,7 +247,7 @@ func (b *batch) placeReady(id tree.SessionID, r *tree.Ready) Ready {
 	case free > b.announced:
 		b.announced++
 		row.AnnouncedOnCommit, row.announcedUntil = true, b.now.Add(lease).UnixMicro()
-		row.fairTag = max(b.virtualTime, b.sessions[id].fairTag) // it takes no turn from anybody
+		row.fairTag = max(b.virtualTime, b.sessions[id].fairTag) // it takes nobody's turn
 		return row
 	}
 	b.waiting++
@@ -256,8 +255,8 @@ func (b *batch) placeReady(id tree.SessionID, r *tree.Ready) Ready {
 	return row
 }
 
-// inOrder gives the tasks of a map by age, so that what was made ready first is
-// offered first.
+// inOrder gives the tasks of a map by age, so that runs are offered in the order in which they
+// became ready.
 func inOrder[T any](rows map[tree.TaskID]T) []tree.TaskID {
 	tasks := make([]tree.TaskID, 0, len(rows))
 	for task := range rows {
