@@ -7,43 +7,43 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// Offer is the claim of another run with the request that gives a worker's own run back.
-// Both steps are one transaction then, and nobody has to be told that the run is ready.
+// Offer is a worker's offer to take another run. With a request that gives the worker's own run
+// back, both steps are one transaction, and the next run need not be announced.
 type Offer struct {
 	Worker string
 	Nonce  uint64
-	// Next is a run that is announced, of a session that may go Together with the request's;
-	// zero: whatever becomes ready with the request, a new child of the run that parks, or the
-	// parent that waited for the run that ends. It gets one only if nobody else would have to
-	// wait longer for it.
+	// Next is an announced run, of a session with the same committer as the request's. Zero: a run
+	// that becomes ready with the request, which is a new child of the run that parks, or the
+	// parent that waited for the run that ends. Such a run is taken only if no other run waits
+	// longer for that.
 	Next Announced
-	// IdleSlots is how many other slots have nothing to do: what was announced and is not
-	// claimed yet is on its way to them.
+	// IdleSlots is how many other slots are idle. Runs that are announced and not yet claimed are
+	// on their way to them.
 	IdleSlots int
 
-	refused error // by the database, which would not store the request with the claim
+	refused error // by the database, which did not store the request with the claim
 }
 
-// Announced is a run that may be claimed.
+// Announced names a run that can be claimed.
 type Announced struct {
 	Session tree.SessionID
 	Task    tree.TaskID
 	Epoch   int64
 }
 
-// claim is the claim of a run.
+// claim is the command that claims a run.
 func (o *Offer) claim(task tree.TaskID, epoch int64) tree.Claim {
 	return tree.Claim{Task: task, Token: tree.Token{Epoch: epoch, Nonce: o.Nonce}, Worker: o.Worker}
 }
 
-// mayClaimNext reports whether no other run would have got the slot: nothing waits for its
-// turn, and what was announced finds other slots.
+// mayClaimNext reports whether the slot is not needed for another run: none waits for its turn, and
+// other slots are idle for those that are announced.
 func (b *batch) mayClaimNext(offer *Offer) bool {
 	return b.window.fitsIdleSlots(offer.IdleSlots)
 }
 
-// fillSlot lets a worker that has given its run back claim another one. It may be none; refused
-// says why it is not the one that it was to be. The last error fails the whole batch.
+// fillSlot lets a worker that has given its run back claim another one, if there is one. refused
+// says why it did not get the run it asked for. The last error fails the whole batch.
 func (b *batch) fillSlot(ctx context.Context, p *Pending, answer tree.Answer) (taken *tree.Claimed, refused, err error) {
 	switch {
 	case p.offer == nil || !givesBack(answer):
@@ -67,7 +67,7 @@ func (b *batch) fillSlot(ctx context.Context, p *Pending, answer tree.Answer) (t
 	return taken, nil, err
 }
 
-// claim lets a run be claimed. The second error fails the whole batch.
+// claim decides the claim of a run. The second error fails the whole batch.
 func (b *batch) claim(ctx context.Context, id tree.SessionID, claim tree.Claim) (got *tree.Claimed, refused, err error) {
 	granted, err := b.isAnnounced(ctx, id, claim)
 	if err != nil || !granted {
@@ -78,7 +78,7 @@ func (b *batch) claim(ctx context.Context, id tree.SessionID, claim tree.Claim) 
 	return got, refused, err
 }
 
-// givesBack reports whether a worker has given its run back with a request.
+// givesBack reports whether the worker has given its run back with the request.
 func givesBack(answer tree.Answer) bool {
 	switch answer.(type) {
 	case tree.ParkedRun, tree.Ended:
@@ -87,7 +87,7 @@ func givesBack(answer tree.Answer) bool {
 	return false
 }
 
-// nextClaim is the claim that is known to come with a request, if there is one.
+// nextClaim is the claim of the run that the offer names, if it names one.
 func (p *Pending) nextClaim() (claim tree.Claim, any bool) {
 	if p.offer == nil || p.offer.refused != nil || p.offer.Next.Task.IsZero() {
 		return claim, false
@@ -95,7 +95,8 @@ func (p *Pending) nextClaim() (claim tree.Claim, any bool) {
 	return p.offer.claim(p.offer.Next.Task, p.offer.Next.Epoch), true
 }
 
-// commands are what a request is known to lead to before it is decided, each with its session.
+// commands are the commands that a request is known to lead to before it is decided, each with its
+// session.
 func (p *Pending) commands() iter.Seq2[tree.SessionID, tree.Command] {
 	return func(yield func(tree.SessionID, tree.Command) bool) {
 		if p.cmd == nil || !yield(p.session, p.cmd) {
@@ -107,8 +108,8 @@ func (p *Pending) commands() iter.Seq2[tree.SessionID, tree.Command] {
 	}
 }
 
-// firstReady gives the run that goes firstReady of those that have become ready: one that somebody
-// waits for before one in the background, then the oldest.
+// firstReady gives the first of the runs that have become ready: foreground runs before background
+// runs, then the oldest.
 func firstReady(ready map[tree.TaskID]*tree.Ready) (next *tree.Ready) {
 	for _, task := range inOrder(ready) {
 		if r := ready[task]; r != nil && (next == nil || r.Priority < next.Priority) {

@@ -9,14 +9,14 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// Caps bound how many runs are with workers at once, beside the cap of each
-// session; 0 is no bound. What is over a cap waits.
+// Caps limit how many runs are with workers at once, in addition to the cap of each session; 0 is
+// no cap. Runs over a cap wait.
 type Caps struct {
 	Tenant int // of one tenant's sessions
 	All    int // of the whole installation
 }
 
-// Validate reports a cap that makes no sense: under one below 0 nothing would ever run.
+// Validate refuses a negative cap, under which nothing would ever run.
 func (c Caps) Validate() error {
 	switch {
 	case c.Tenant < 0:
@@ -27,9 +27,9 @@ func (c Caps) Validate() error {
 	return nil
 }
 
-// tenantTurns says whose turn it is: tenants take tenantTurns as sessions do, start-time fair.
-// It is a hint about order, so each replica keeps its own and forgets it with its
-// end. Only the steps' committer looks at it.
+// tenantTurns decides whose turn it is: tenants take turns as sessions do, by start-time fair
+// queueing. Turns affect only the order, so each replica keeps its own and starts without any. Only
+// the committer of steps uses it.
 type tenantTurns struct {
 	virtualTime int64
 	last        map[string]int64 // by tenant
@@ -38,7 +38,7 @@ type tenantTurns struct {
 
 func newTenantTurns() *tenantTurns { return &tenantTurns{last: map[string]int64{}} }
 
-// maxTenantTurns is how many tenants are remembered before all are forgotten.
+// maxTenantTurns is the number of tenants above which all turns are forgotten.
 const maxTenantTurns = 10_000
 
 // nextTurn gives the turn that a tenant would have next.
@@ -53,28 +53,27 @@ func (t *tenantTurns) takeTurn(tenant string) {
 	t.offered++
 }
 
-// backgroundShare is the share of background runs while interactive ones wait: one
-// in so many.
+// backgroundShare is the share of background runs while interactive runs wait: one in so many.
 const backgroundShare = 8
 
-// candidate is a ready run and how many more its session may run, counting none
-// of its announcements.
+// candidate is a ready run, and how many more runs its session may have, without counting
+// announcements.
 type candidate struct {
 	Ready
 	free int
 }
 
-// pick is a look at what may be announced.
+// pick is one choice of runs to announce.
 type pick struct {
 	*tenantTurns
 	caps      Caps
 	room      int
 	announced map[tree.SessionID]int
-	used      map[string]int // by tenant, if there are caps
+	used      map[string]int // runs by tenant; only with caps
 	usedAll   int
 	queues    map[queue]*queueState
 	taken     []Ready
-	marks     [][]any // of the runs taken or held back
+	marks     [][]any // updates of the runs that are taken or held back
 	precedence
 }
 
@@ -85,8 +84,8 @@ func newPick(t *tenantTurns, caps Caps, room int) *pick {
 	}
 }
 
-// takeReady picks while nobody else does. What somebody is writing at the moment it
-// passes over, so it never waits for a session's transaction, which may wait for it.
+// takeReady picks runs, one picker at a time. It skips rows that are locked, so it never waits for
+// a session's transaction, which may be waiting for it.
 func (b *batch) takeReady(ctx context.Context, room int, lease time.Duration, ordered bool) ([]Ready, error) {
 	p := newPick(b.tenantTurns, b.Caps, room)
 	p.hasPrecedence = ordered
@@ -124,7 +123,7 @@ func (b *batch) takeReady(ctx context.Context, room int, lease time.Duration, or
 	return p.taken, b.tx.save(ctx, "ready_turn", []any{b.dbClock.virtualTime})
 }
 
-// saveChoice writes down what was chosen.
+// saveChoice writes what was chosen.
 func (b *batch) saveChoice(ctx context.Context, p *pick) error {
 	if err := b.tx.save(ctx, "ready_mark", p.marks...); err != nil {
 		return err
@@ -156,13 +155,13 @@ func (p *pick) inForce(now time.Time, lease time.Duration) []lookup {
 	}})
 }
 
-// announcementBounds is when announcements end that are in force.
+// announcementBounds gives the range of times at which current announcements expire.
 func announcementBounds(now time.Time, lease time.Duration) []any {
 	return []any{now.UnixMicro(), now.Add(inForce(lease)).UnixMicro()}
 }
 
-// choose takes runs while there is room, and holds back those whose sessions may not
-// run more. It reports whether it has to know more of the queue whose turn it is.
+// choose takes runs while there is room, and holds back those whose sessions have none. It reports
+// whether more of the queue whose turn it is has to be read.
 func (p *pick) choose(until time.Time) (more bool) {
 	for len(p.taken) < p.room {
 		q, any := p.next()
@@ -210,13 +209,13 @@ func (p *pick) next() (best queue, any bool) {
 	return best, any
 }
 
-// compareTurns compares by whose compareTurns comes first.
+// compareTurns orders queues by whose turn comes first.
 func (p *pick) compareTurns(a, b queue) int {
 	return cmp.Or(cmp.Compare(p.nextTurn(a.tenant), p.nextTurn(b.tenant)), cmp.Compare(a.tenant, b.tenant))
 }
 
-// mayRun reports whether the caps leave room for a run. One that was announced
-// before has its place.
+// mayRun reports whether the caps leave room for a run. A run that was announced before has its
+// place already.
 func (p *pick) mayRun(tenant string, announced bool) bool {
 	return announced ||
 		(p.caps.Tenant == 0 || p.used[tenant] < p.caps.Tenant) && (p.caps.All == 0 || p.usedAll < p.caps.All)
@@ -226,10 +225,10 @@ func (p *pick) mark(r *Ready, until int64) {
 	p.marks = append(p.marks, []any{until, idColumn(&r.Session), idColumn(&r.Task), r.Epoch})
 }
 
-// isAnnounced reports whether a claim may be decided: under caps only what is announced
-// can be claimed, since the caps are kept where runs are announced.
+// isAnnounced reports whether a claim may be decided. Under caps only announced runs can be
+// claimed, because caps are kept where runs are announced.
 func (b *batch) isAnnounced(ctx context.Context, id tree.SessionID, c tree.Claim) (bool, error) {
-	granted := true // or it is for the core to say why not
+	granted := true // without a row, the core refuses the claim
 	if b.Caps == (Caps{}) {
 		return granted, nil
 	}

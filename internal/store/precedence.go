@@ -6,23 +6,23 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// precedence is which runs of a session go before others of it. Whose turn it is the tags say alone:
-// a run that goes first has the turn of the one that has waited for it, and that one gets its
-// tag. So a session has as many turns as without, at the same times.
+// precedence decides which runs of a session go before others of it. Only the tags decide whose
+// turn it is: a run with precedence takes the turn of the run that has waited for it, and that run
+// gets its tag. So a session has the same turns at the same times as without precedence.
 type precedence struct {
-	hasPrecedence bool                    // some runs go before others
-	byPrecedence  map[sessionLine][]Ready // those that do, of the lines that were read; the first one first
-	chosen        map[tree.TaskID]bool    // those that were chosen
-	retagged      map[tree.TaskID]Ready   // those that have other tags now
+	hasPrecedence bool                    // some runs have precedence
+	byPrecedence  map[sessionLine][]Ready // those runs, of the lines that were read; highest first
+	chosen        map[tree.TaskID]bool    // runs that were picked
+	retagged      map[tree.TaskID]Ready   // runs with a new tag
 }
 
-// sessionLine names the ready runs of a session that have one priority.
+// sessionLine names the ready runs of one session and priority.
 type sessionLine struct {
 	session  tree.SessionID
 	priority int
 }
 
-// linesToRead gives the lines of which is to be read what goes first, if anything does: those of the runs
+// linesToRead gives the lines of which the runs with precedence have to be read: those of the runs
 // whose turns may come.
 func (p *pick) linesToRead() (args [][]any) {
 	if !p.hasPrecedence {
@@ -48,8 +48,8 @@ func (p *pick) scanFirst(row row) error {
 	return err
 }
 
-// runForTurn gives the run that goes when the turn of one has come: that one, or another of its
-// session that goes before it. What was announced before has its place.
+// runForTurn gives the run that takes a turn: the run whose turn it is, or another of its session
+// with a higher precedence. A run that was announced before keeps its place.
 func (p *pick) runForTurn(w *queueState, c candidate) Ready {
 	if !p.hasPrecedence {
 		return c.Ready
@@ -63,7 +63,7 @@ func (p *pick) runForTurn(w *queueState, c candidate) Ready {
 	return next
 }
 
-// firstOf gives what goes first of a line, if it is known and has not gone.
+// firstOf gives the first run of a line, among those that are known and not chosen yet.
 func (p *pick) firstOf(l sessionLine) *Ready {
 	p.byPrecedence[l] = slices.DeleteFunc(p.byPrecedence[l], func(r Ready) bool { return p.chosen[r.Task] })
 	if len(p.byPrecedence[l]) == 0 {
@@ -72,8 +72,8 @@ func (p *pick) firstOf(l sessionLine) *Ready {
 	return &p.byPrecedence[l][0]
 }
 
-// swapTurns lets a run go in the turn of another, which has its place then. Where that is not among
-// what was read, it comes up in another pick.
+// swapTurns gives a run the turn of another run, which takes its place in exchange. If that place
+// was not read, the other run comes up in a later pick.
 func (p *pick) swapTurns(w *queueState, first *Ready, turn candidate) {
 	first.fairTag, turn.fairTag = turn.fairTag, first.fairTag
 	p.retagged[turn.Task], p.retagged[first.Task] = turn.Ready, *first
@@ -92,7 +92,7 @@ func (p *pick) swapTurns(w *queueState, first *Ready, turn candidate) {
 	}
 }
 
-// retaggedRows gives what is to be written of the runs that have other tags now, and forgets it.
+// retaggedRows gives the updates of the runs with a new tag, and forgets them.
 func (p *pick) retaggedRows() (rows [][]any) {
 	for _, r := range p.retagged {
 		rows = append(rows, []any{r.fairTag, idColumn(&r.Session), idColumn(&r.Task), r.Epoch})

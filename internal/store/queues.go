@@ -9,7 +9,7 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// queue names a tenant's ready runs of one priority.
+// queue names the ready runs of one tenant and priority.
 type queue struct {
 	tenant   string
 	priority int
@@ -17,13 +17,13 @@ type queue struct {
 
 // queueState is what was read of a queue.
 type queueState struct {
-	runs      []candidate // the next first
-	due       int         // of them, which nobody has announced and no session holds back
-	readLimit int         // how many such were read at once
-	hasMore   bool        // there may be more of those
+	runs      []candidate // next first
+	due       int         // runs that are neither announced nor held back
+	readLimit int         // due runs per read
+	hasMore   bool        // there may be more due runs to read
 }
 
-// take takes a run out, which is the i-th.
+// take removes and gives the i-th run.
 func (w *queueState) take(i int) candidate {
 	c := w.runs[i]
 	copy(w.runs[1:], w.runs[:i])
@@ -34,14 +34,14 @@ func (w *queueState) take(i int) candidate {
 	return c
 }
 
-// needsRead reports whether it is not known which due run is the next.
+// needsRead reports whether the queue has to be read to know its next due run.
 func (w *queueState) needsRead() bool { return w.hasMore && w.due == 0 }
 
-// nextIsAnnounced reports whether the next run was nextIsAnnounced before.
+// nextIsAnnounced reports whether the next run was announced before.
 func (w *queueState) nextIsAnnounced() bool { return len(w.runs) > 0 && w.runs[0].announcedUntil > 0 }
 
-// candidates reads what may be announced: which queues there are, and how each begins; what
-// nobody has claimed in time; and of what is held back as much as its sessions may run.
+// candidates reads the runs that may be announced: the queues and their beginnings, runs whose
+// announcement has expired, and as many held-back runs as their sessions have room for.
 func (b *batch) candidates(ctx context.Context, p *pick, lease time.Duration) error {
 	free := map[tree.SessionID]int{}
 	err := b.tx.load(ctx,
@@ -77,8 +77,8 @@ func (b *batch) candidates(ctx context.Context, p *pick, lease time.Duration) er
 	}})
 }
 
-// fill reads queues on, and something else with them. What was read before is marked, so
-// that it does not come again.
+// fill reads on in the queues that need it, together with other lookups. Rows that were read before
+// are marked, so they are not read again.
 func (b *batch) fill(ctx context.Context, p *pick, also ...lookup) error {
 	next := p.queuesToRead()
 	var due [][]any
@@ -92,10 +92,10 @@ func (b *batch) fill(ctx context.Context, p *pick, also ...lookup) error {
 	return b.tx.load(ctx, lookup{"ready_first", p.linesToRead(), p.scanFirst})
 }
 
-// queuesToRead gives the queues to be read on: of each priority those whose turn comes first, as
-// many as there is room for, and of each what falls to it if all have enough. One that
-// has given all that was read of it, since others have less or since much of it is held back,
-// is read on by twice as much.
+// queuesToRead gives the queues to read on: of each priority those whose turn comes first, as many
+// as there is room for. Each is read as far as its share of the room, if all have enough. A queue
+// that is used up, because others have less or because many of its runs are held back, is read on
+// by twice as much.
 func (p *pick) queuesToRead() (next []queue) {
 	room, of := p.room-len(p.taken), map[int]int{}
 	for q, w := range p.queues {
@@ -115,8 +115,8 @@ func (p *pick) queuesToRead() (next []queue) {
 	return next
 }
 
-// finishRead takes note of how far queues were read, and orders them. What was announced before
-// comes first: it has its place, and may be what keeps all others from one.
+// finishRead notes how far queues were read, and orders them. Runs that were announced before come
+// first: they have their place already, and may be what keeps others from one.
 func (p *pick) finishRead(read []queue) {
 	for _, q := range read {
 		w := p.queues[q]
@@ -135,7 +135,7 @@ func (p *pick) finishRead(read []queue) {
 	}
 }
 
-// scanCandidate takes in a row of a run that may be announced.
+// scanCandidate takes in the row of a run that may be announced.
 func (p *pick) scanCandidate(row row) error {
 	var c candidate
 	err := row.Scan(append(readyRow(&c.Ready), &c.free)...)
