@@ -9,39 +9,39 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// readCoalescer are looks at a few rows, each found by its key, of callers who know nothing of
-// one another. A round trip costs more than what such a look finds: while as many as
-// glancers are under way, others wait, and go together. Each sees what was committed
-// before it was asked for, since it is sent after that.
+// readCoalescer joins reads of a few rows, each found by its key, of independent callers. A round
+// trip costs more than such a read. While maxReadTrips round trips are in flight, further reads
+// wait and then go together. Each read sees everything that was committed before it was called,
+// because it is sent after that.
 type readCoalescer struct {
 	db       *postgres
 	mu       sync.Mutex // guards what is below
 	waiting  []*pendingRead
-	inFlight int
+	inFlight int // round trips
 }
 
-// maxReadTrips is how many round trips are made at once, and maxReadsPerTrip how many looks
-// one of them makes.
+// maxReadTrips is how many round trips are in flight at once, and maxReadsPerTrip how many reads
+// one of them carries.
 const (
 	maxReadTrips    = 2
 	maxReadsPerTrip = 64
 )
 
-// pendingRead is what one caller looks up.
+// pendingRead is the read of one caller.
 type pendingRead struct {
 	lookups   []lookup
-	abandoned atomic.Bool // nobody waits for it any more
-	done      chan error  // holds one
+	abandoned atomic.Bool // the caller does not wait any more
+	done      chan error  // buffered: one result
 
 	hasRows   bool // a row was read
-	remaining int  // queries that are not over
+	remaining int  // queries that are not complete
 }
 
-// errReadAlone says that a look has to be made by itself: one that was sent with it failed, or
-// it did before it had read anything.
+// errReadAlone says that a read has to be repeated alone: its round trip failed before the read got
+// a row.
 var errReadAlone = errors.New("nothing was read")
 
-// loadCoalesced is load of a few rows that are found by their keys.
+// loadCoalesced is load for a few rows that are found by their keys.
 func (db *postgres) loadCoalesced(ctx context.Context, lookups ...lookup) error {
 	g := &db.coalescer
 	look := g.enqueue(lookups)
@@ -61,7 +61,8 @@ func (db *postgres) loadCoalesced(ctx context.Context, lookups ...lookup) error 
 	}
 }
 
-// enqueue queues a look; nil says that the caller may look at once, and has to call goOn then.
+// enqueue queues a read. If it returns nil, the caller may read at once and has to call sendWaiting
+// afterwards.
 func (g *readCoalescer) enqueue(lookups []lookup) *pendingRead {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -74,7 +75,7 @@ func (g *readCoalescer) enqueue(lookups []lookup) *pendingRead {
 	return look
 }
 
-// sendWaiting looks for those who wait, until nobody does.
+// sendWaiting sends the waiting reads until there are none.
 func (g *readCoalescer) sendWaiting() {
 	looks := g.takeWaiting()
 	if looks == nil {
@@ -87,8 +88,8 @@ func (g *readCoalescer) sendWaiting() {
 	}()
 }
 
-// takeWaiting gives the next that wait; nil says that there are none, and that the caller is
-// not counted any more.
+// takeWaiting gives the next waiting reads. nil says that there are none; the caller's round trip
+// is then no longer counted as in flight.
 func (g *readCoalescer) takeWaiting() []*pendingRead {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -103,7 +104,7 @@ func (g *readCoalescer) takeWaiting() []*pendingRead {
 	return looks
 }
 
-// readAll makes looks in one round trip. What fails in it fails nobody else.
+// readAll makes reads in one round trip. A failure of one read affects no other.
 func (g *readCoalescer) readAll(looks []*pendingRead) {
 	ctx := context.Background()
 	err := g.send(ctx, looks)

@@ -6,16 +6,16 @@ import (
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
-// definitionCache remembers the definitionCache that were last asked for, by their versions: each
-// claim asks for one. A version never changes, but whoever puts agents makes ever more of
-// them. It is safe for concurrent use.
+// definitionCache caches the definitions that were last used, by version: each claim asks for one.
+// A version never changes, but each put agent adds one, so the size is limited. It is safe for
+// concurrent use.
 type definitionCache struct {
 	mu    sync.Mutex
 	lru   *simplelru.LRU[string, []byte]
 	bytes int
 }
 
-// What is remembered is bounded.
+// Limits of the cache.
 const (
 	maxDefinitions     = 10_000   // versions
 	maxDefinitionBytes = 32 << 20 // of all of them
@@ -28,14 +28,14 @@ func newDefinitionCache() *definitionCache {
 	return d
 }
 
-// get gives a definition that is remembered. Nobody may change it.
+// get gives a cached definition. The caller must not change it.
 func (d *definitionCache) get(version string) (body []byte, known bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.lru.Get(version)
 }
 
-// put takes in a definition, which nobody changes from now on.
+// put keeps a definition, which must not change any more.
 func (d *definitionCache) put(version string, body []byte) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

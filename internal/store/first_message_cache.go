@@ -5,17 +5,16 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// firstMessageCache remembers how the conversations of tasks begin that this process has written
-// and no worker has had yet, so that a claim need not read what was written a moment ago.
-// Messages never change: whoever else writes, what is remembered is right, and the task's
-// row says whether it is all. Only the committer looks at it.
+// firstMessageCache caches the first messages of tasks that this process has written and no worker
+// has claimed yet, so that the claim need not read them. Messages never change, so the cache is
+// right whoever else writes; the task's row tells whether it is complete. Only the committer uses
+// it.
 type firstMessageCache struct {
 	messages map[sessionKey[tree.TaskID]][]tree.Message
 	bytes    int
 }
 
-// maxFirstMessageBytes is how many bytes of messages a committer remembers before all of
-// them are forgotten.
+// maxFirstMessageBytes is the size of cached messages above which a committer empties the cache.
 const maxFirstMessageBytes = 2 << 20
 
 func newFirstMessageCache() firstMessageCache {
@@ -40,7 +39,7 @@ func (c *firstMessageCache) put(id tree.SessionID, messages []*tree.Message) {
 	}
 }
 
-// take gives all messages of a task, if they are remembered, for the last time.
+// take removes and gives all messages of a task; nil if they are not all cached.
 func (c *firstMessageCache) take(t *tree.Task) []tree.Message {
 	key := sessionKey[tree.TaskID]{t.Session, t.ID}
 	known := c.messages[key]
@@ -58,9 +57,9 @@ func (c *firstMessageCache) forget(key sessionKey[tree.TaskID]) {
 	delete(c.messages, key)
 }
 
-// agentLookups looks up the agents of the tenants whose runs are claimed, as far as it is
-// known whose they are, since a session's tenant never changes; and of those whose sessions
-// are to be opened with agents that were read before.
+// agentLookups looks up the agents of the tenants whose runs may be claimed. A tenant counts only
+// if it is known already; a session's tenant never changes. It also looks up, or compares, those of
+// sessions that are to be opened with agents that were read before.
 func (b *batch) agentLookups(queued []*Pending) (lookups []lookup) {
 	waiting := b.idleSlots() >= 0
 	for _, p := range queued {
@@ -79,9 +78,10 @@ func (b *batch) agentLookups(queued []*Pending) (lookups []lookup) {
 	return lookups
 }
 
-// tenantOfClaim gives the tenant of whom a command may have a run claimed of whose conversation
-// everything is remembered, or comes with it: that of what it starts, if slots are waiting. So
-// it does of a session that is to be opened with agents that were read before.
+// tenantOfClaim gives the tenant whose agents a command needs: that of a run that it may claim, if
+// the run's whole conversation is cached, or that of a child or session that it starts while slots
+// wait. It also gives the tenant of a session that is to be opened with agents that were read
+// before.
 func (b *batch) tenantOfClaim(p *Pending, waiting bool) (tenant string, known bool) {
 	id, known := b.claimFromCache(p)
 	switch c := p.cmd.(type) {
@@ -100,8 +100,8 @@ func (b *batch) tenantOfClaim(p *Pending, waiting bool) (tenant string, known bo
 	return s.Tenant, true
 }
 
-// claimFromCache gives the session of which a command may claim a run, if everything of that
-// run's conversation is remembered.
+// claimFromCache gives the session of the run that a command may claim, and whether the
+// conversation of that run is cached.
 func (b *batch) claimFromCache(p *Pending) (id tree.SessionID, known bool) {
 	if claim, any := p.nextClaim(); any {
 		id = p.offer.Next.Session
@@ -121,12 +121,13 @@ func (b *batch) claimFromCache(p *Pending) (id tree.SessionID, known bool) {
 	return id, known
 }
 
-// hasCached reports whether something of a task's conversation is remembered.
+// hasCached reports whether anything of a task's conversation is cached.
 func (b *batch) hasCached(id tree.SessionID, task tree.TaskID) bool {
 	return len(b.firstMessages.messages[sessionKey[tree.TaskID]{id, task}]) > 0 || b.tails.has(id, task)
 }
 
-// newConversation gives what the worker of a claimed run needs, if the batch has it at hand.
+// newConversation gives the conversation of a run that was claimed for the first time; nil if the
+// batch does not have all of it.
 func (b *batch) newConversation(claimed *tree.Claimed) *Conversation {
 	if claimed == nil {
 		return nil

@@ -6,16 +6,15 @@ import (
 	"strings"
 )
 
-// narrowInsert is a statement that writes new rows without columns in which most of them have
-// nothing, with constants in their place: what it costs to write a row is mostly the columns
-// that are given.
+// narrowInsert is a statement that inserts rows without the columns that are usually empty, and has
+// constants in their place. The cost of a row depends mostly on how many columns are given.
 type narrowInsert struct {
 	name    string
-	omitted []int // the columns that it leaves out
+	omitted []int // the omitted columns
 }
 
-// withEmptyRow gives a table with a row that has nothing yet. New rows may lack all columns in which
-// most have nothing, or those that are not among the first that change.
+// withEmptyRow gives the table with its empty row, and with two narrow inserts: one omits all
+// columns that are usually empty, the other those of them that are not in the first update.
 func (t table) withEmptyRow(zero []any) table {
 	t.emptyRow = zero
 	first, _ := slices.BinarySearch(t.usuallyEmpty, t.updates[0].end)
@@ -23,8 +22,8 @@ func (t table) withEmptyRow(zero []any) table {
 	return t
 }
 
-// insertStatement gives the statement that writes a new row of a table with such columns, the narrowest
-// that there is for it, with its arguments, which are a copy.
+// insertStatement gives the narrowest statement that inserts a row, with its arguments, which are a
+// copy.
 func (t table) insertStatement(row []any) (statement string, arguments []any) {
 	if n := t.narrowestInsert(row); n != nil {
 		return n.name, exclude(n.omitted, row)
@@ -32,7 +31,7 @@ func (t table) insertStatement(row []any) (statement string, arguments []any) {
 	return "add_" + t.name, slices.Clone(row)
 }
 
-// insertAllStatement gives one statement that writes all of some new rows, with its arguments.
+// insertAllStatement gives one statement that inserts all the rows, with its arguments.
 func (t table) insertAllStatement(rows [][]any) (statement string, arguments [][]any) {
 	n := t.narrowestInsert(rows...)
 	if n == nil {
@@ -44,8 +43,8 @@ func (t table) insertAllStatement(rows [][]any) (statement string, arguments [][
 	return n.name, arguments
 }
 
-// narrowestInsert gives the narrowestInsert statement that there is for all of some rows; nil if there is
-// none but the one with all columns.
+// narrowestInsert gives the narrowest insert that fits all the rows; nil if that is the one with
+// all columns.
 func (t table) narrowestInsert(rows ...[]any) *narrowInsert {
 	for i := range t.narrow {
 		n := &t.narrow[i]
@@ -59,7 +58,7 @@ func (t table) narrowestInsert(rows ...[]any) *narrowInsert {
 	return nil
 }
 
-// exclude leaves some out.
+// exclude leaves out the elements with some indices, which are sorted.
 func exclude[T any](out []int, of []T) []T {
 	kept := make([]T, 0, len(of)-len(out))
 	for i, v := range of {
@@ -70,8 +69,8 @@ func exclude[T any](out []int, of []T) []T {
 	return kept
 }
 
-// insertParts is the beginning of a statement for rows without some columns, and the constants that
-// it ends with. typed gives a constant its column's type.
+// insertParts gives the beginning of a narrow insert, and the constants that end it. typed gives a
+// constant the type of its column.
 func (t table) insertParts(n narrowInsert, typed func(constant string, column int) string) (into, constants string) {
 	zero := slices.Clone(t.emptyRow)
 	if err := values(zero); err != nil {
@@ -86,7 +85,7 @@ func (t table) insertParts(n narrowInsert, typed func(constant string, column in
 	return fmt.Sprintf("INSERT INTO %s (%s)", t.name, strings.Join(names, ", ")), strings.Join(texts, ", ")
 }
 
-// sqlLiteral is what stands for a value in a statement.
+// sqlLiteral is the text of a value in a statement.
 func sqlLiteral(value any) string {
 	switch v := value.(type) {
 	case nil:
@@ -99,8 +98,7 @@ func sqlLiteral(value any) string {
 	panic(fmt.Sprintf("%T has no constant", value))
 }
 
-// insertSQL is the statement for one such row. Its arguments have a prefix before their
-// number.
+// insertSQL is the narrow insert of one row. Its arguments are numbered after a prefix.
 func (t table) insertSQL(n narrowInsert, prefix string, typed func(constant string, column int) string) string {
 	into, constants := t.insertParts(n, typed)
 	return fmt.Sprintf("%s VALUES (%s, %s)", into, placeholders(prefix, len(t.columns)-len(n.omitted)), constants)

@@ -6,18 +6,19 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// outcomeCache is what some last messages of a task most often tell of: what came of its calls.
-// It is read with them, since each further look is a round trip. What is missing in it is read
-// when it turns out to be needed.
+// outcomeCache holds what the last messages of a task usually refer to: the results of its calls.
+// They are read together with the messages, because each further read is a round trip. What is
+// missing is read when it turns out to be needed.
 type outcomeCache struct {
 	task    tree.TaskID
 	calls   []tree.Call // closed, in the order of messages and blocks
 	runs    map[tree.ChildRun]*tree.Run
 	answers map[messageKey]string
-	prompts map[tree.ChildRun][]messageAndBody // one, or none
+	prompts map[tree.ChildRun][]messageAndBody // at most one each
 }
 
-// outcomeLookups gives the look-ups of what is near a task's messages from an ordinal on.
+// outcomeLookups gives the lookups that fill the cache for a task's messages, starting at an
+// ordinal.
 func (r *sessionReader) outcomeLookups(task *tree.TaskID, from int) []lookup {
 	n := &r.cache
 	*n = outcomeCache{task: *task, runs: map[tree.ChildRun]*tree.Run{}, answers: map[messageKey]string{}}
@@ -27,7 +28,7 @@ func (r *sessionReader) outcomeLookups(task *tree.TaskID, from int) []lookup {
 	}
 }
 
-// loadEnd reads what there is to say of how a task's run has ended.
+// loadEnd reads what describes the end of a task's run.
 func (r *sessionReader) loadEnd(ctx context.Context, t *tree.Task) error {
 	n, run := &r.cache, tree.ChildRun{Task: t.ID, Run: t.Run}
 	*n = outcomeCache{runs: map[tree.ChildRun]*tree.Run{}, answers: map[messageKey]string{}}
@@ -54,7 +55,7 @@ func (n *outcomeCache) scanAnswer(row row) error {
 	return n.addAnswer(&m)
 }
 
-// addAnswer takes in a message that a run has ended with.
+// addAnswer takes in the message that a run has ended with.
 func (n *outcomeCache) addAnswer(m *messageAndBody) error {
 	if err := m.decodeBody(); err != nil {
 		return err
@@ -73,17 +74,17 @@ func (r *sessionReader) limitsLookup() lookup {
 	}}
 }
 
-// promptLookup looks up what a run was asked to do.
+// promptLookup looks up the prompt of a run.
 func (r *sessionReader) promptLookup(to *[]messageAndBody, run *tree.ChildRun) lookup {
 	return all(to, "prompt", storedMessageRow, idColumn(&r.session), idColumn(&run.Task), run.Run, tree.RoleUser)
 }
 
-// closedCallsLookup is the look-up of the closed calls of some of a task's messages.
+// closedCallsLookup looks up the closed calls of a range of a task's messages.
 func (r *sessionReader) closedCallsLookup(to *[]tree.Call, task *tree.TaskID, first, last int) lookup {
 	return all(to, "calls_closed", plainCallRow, idColumn(&r.session), idColumn(task), first, last, tree.CallClosed)
 }
 
-// closedCalls gives the closedCalls calls of some of a task's messages, or of more.
+// closedCalls gives the closed calls of a range of a task's messages; the result may contain more.
 func (r *sessionReader) closedCalls(ctx context.Context, task tree.TaskID, first, last int) (calls []tree.Call, err error) {
 	if r.cache.task == task {
 		return r.cache.calls, nil

@@ -2,14 +2,14 @@ package store
 
 import "github.com/coppice-run/coppice/internal/tree"
 
-// predictNeeds guesses what commands will need of sessions that have to be read, so that it is
-// read in the round trip in which they are locked: rows lead to rows, and each step would
-// be another round trip. The guess is what they would need if nothing had changed since
-// the last commits of this replica. It decides nothing: what was guessed too much is not
-// looked at, and what is missing is read afterwards.
+// predictNeeds predicts which rows commands will need of sessions that have to be read, so that
+// they can be read in the round trip that locks the sessions. Without it rows lead to other rows,
+// and each step would be one more round trip. The prediction assumes that nothing has changed since
+// the last commits of this replica. It decides nothing: surplus rows are ignored, and missing rows
+// are read afterwards.
 func (b *batch) predictNeeds(queued []*Pending) (wanted []sessionNeeds) {
 	if b.Exclusive() {
-		return nil // a look takes no round trip
+		return nil // reads take no round trip
 	}
 	scratch := map[tree.SessionID]*tree.View{}
 	for _, p := range queued {
@@ -41,7 +41,7 @@ func emptyCopy(v *tree.View) *tree.View {
 	return tree.NewView(nil)
 }
 
-// putGuess hands a view what it misses, as far as another one holds it.
+// putGuess hands a view what it misses, as far as another view has it.
 func putGuess(v, from *tree.View, missing tree.Needs) {
 	for _, id := range missing.Tasks {
 		v.PutTask(id, from.HeldTask(id))

@@ -2,23 +2,23 @@ package store
 
 import "github.com/coppice-run/coppice/internal/tree"
 
-// promptCache remembers what runs were asked that have begun with a commit of this process, until
-// they end, so that who waits for one is told of it without a look. Messages never change.
-// Only the committer looks at it.
+// promptCache caches the prompts of runs that have started with a commit of this process, until
+// they end, so that callers that wait for a run get them without a read. Messages never change.
+// Only the committer uses it.
 type promptCache struct {
 	messages map[sessionKey[tree.ChildRun]]messageAndBody
 	bytes    int
 }
 
-// maxPromptBytes is how many bytes of messages a committer remembers before all of them
-// are forgotten. A message counts for rowBytes beside its text.
+// maxPromptBytes is the size of cached messages above which a committer empties the cache. Each
+// message counts with cachedRowBytes in addition to its text.
 const maxPromptBytes = 2 << 20
 
 func newPromptCache() promptCache {
 	return promptCache{messages: map[sessionKey[tree.ChildRun]]messageAndBody{}}
 }
 
-// put takes in what runs were asked that begin with changes of a session.
+// put takes in the prompts of the runs that start with the changes of a session.
 func (p *promptCache) put(id tree.SessionID, v *tree.View) {
 	for _, m := range v.Changes().Messages {
 		key := sessionKey[tree.ChildRun]{id, tree.ChildRun{Task: m.Task, Run: m.Run}}
@@ -38,7 +38,7 @@ func (p *promptCache) put(id tree.SessionID, v *tree.View) {
 	}
 }
 
-// take gives what a run was asked, for the last time; nothing if that is not remembered.
+// take removes and gives the prompt of a run; empty if it is not cached.
 func (p *promptCache) take(id tree.SessionID, run tree.ChildRun) (messages []messageAndBody) {
 	key := sessionKey[tree.ChildRun]{id, run}
 	if m, any := p.messages[key]; any {

@@ -8,30 +8,30 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// cachedSession is a cachedSession that a batch is about, with as much of it as is held.
+// cachedSession is a session of a batch, with as much of it as is cached.
 type cachedSession struct {
 	state     cacheState
 	view      *tree.View
 	fairTag   int64          // of its last ready run
-	row       *storedSession // nil: there is none
-	newRow    *storedSession // what the row is with the batch; nil: as before
-	taskCount int            // how many tasks are held, as of the last commit
-	changedAt time.Time      // when something has last happened in it
+	row       *storedSession // nil: it has no row
+	newRow    *storedSession // the row that the batch writes; nil: unchanged
+	taskCount int            // tasks in the view, as of the last commit
+	changedAt time.Time      // the last change
 }
 
-// cacheState is what a session is good for as it is held. What is not trusted is read before it is
-// decided upon, but for what is supposed to be novel.
+// cacheState says whether the cached state of a session can be relied on. Sessions that are not
+// valid are read before commands are decided on them, except those that are presumed new.
 type cacheState uint8
 
 const (
-	cacheAbsent      cacheState = iota // nothing is held of it
-	cachePresumedNew                   // nor is it there, since its id was made for it
-	cacheValid                         // it is as it was stored; where others write too, the commit looks that it still is
-	cacheContended                     // so it was, but when it was read another replica had changed it, and may again
-	cacheDirty                         // it has changes that were not stored: only guesses are made upon it
+	cacheAbsent      cacheState = iota // nothing is cached
+	cachePresumedNew                   // nothing is cached, and the session should not exist: its id was generated for it
+	cacheValid                         // as stored; where other replicas write too, the commit compares the version
+	cacheContended                     // as stored when it was read; another replica had changed it, and may do so again
+	cacheDirty                         // has changes that were not stored; used only for predictions
 )
 
-// storedSession is a session as its row is.
+// storedSession is a session as its row has it.
 type storedSession struct {
 	tree.Session
 	sessionExtras
@@ -41,7 +41,7 @@ func (s *storedSession) columns(to []any) []any {
 	return appendSessionRow(to, &s.Session, &s.sessionExtras)
 }
 
-// loadRow takes in a session's row. What is held of it stays if it is still so.
+// loadRow takes in a session's row. The cached view stays if it has the same version.
 func (s *cachedSession) loadRow(row *tree.Session, extras sessionExtras) {
 	state := cacheValid
 	if s.row != nil {
@@ -54,16 +54,16 @@ func (s *cachedSession) loadRow(row *tree.Session, extras sessionExtras) {
 	*s = cachedSession{state: state, view: tree.NewView(row), fairTag: extras.fairTag, row: &storedSession{*row, extras}, taskCount: s.taskCount}
 }
 
-// nextRow gives what the row is once everything of the session is stored. Each commit that changes
-// anything of it gives it another version.
+// nextRow gives the row to write. Each commit that changes anything of the session gives it a new
+// version.
 func (s *cachedSession) nextRow(version int64) *storedSession {
 	now := s.view.Session()
 	s.newRow = &storedSession{*now, sessionExtras{maxRunning: now.Cap(), fairTag: s.fairTag, version: version}}
 	return s.newRow
 }
 
-// madeRoom reports whether a run has left its worker, or the session may run more at once, while
-// others of it wait for a worker.
+// madeRoom reports whether the changes let one more waiting run of the session start: a run has
+// left its worker, or the cap has risen.
 func (s *cachedSession) madeRoom(changes *tree.Changes) bool {
 	now := s.view.Session()
 	if now.Pending == 0 {
@@ -77,27 +77,27 @@ func (s *cachedSession) madeRoom(changes *tree.Changes) bool {
 	return s.row != nil && now.Cap() > s.row.maxRunning
 }
 
-// sessionCache holds the sessions of the last commits as these left them, so that they need not
-// be read again. Where nobody else writes to the database they are right; elsewhere the
-// version says so, when they are locked. Only the committer looks at it.
+// sessionCache keeps the sessions of the last commits, so that they need not be read again. Where
+// nobody else writes to the database its entries are right. Elsewhere their versions are compared
+// when the sessions are locked. Only the committer uses it.
 type sessionCache struct {
 	sessions  *simplelru.LRU[tree.SessionID, *cachedSession]
-	taskCount int // of all of them
+	taskCount int // of all sessions
 	maxTasks  int
 }
 
-// What stores hold, all committers together. What sessions hold beside their tasks is as
-// much as a few tasks.
+// Limits of the caches of all committers together. The rest of a session takes about as much memory
+// as a few tasks.
 const (
 	maxCachedSessions = 2_000
 	maxCachedTasks    = 20_000
 )
 
-// sessionCacheTTL is about how long a session is held that nothing happens in: reading it again
-// takes a round trip, which only what happens often would notice.
+// sessionCacheTTL is about how long a session stays cached without a change. To read it again takes
+// a round trip, which matters only for sessions that change often.
 const sessionCacheTTL = 2 * time.Second
 
-// newSessionCache is for one of so many committers.
+// newSessionCache makes the cache of one committer; committers is how many there are.
 func newSessionCache(committers int) *sessionCache {
 	c := &sessionCache{maxTasks: maxCachedTasks / committers}
 	forgotten := func(_ tree.SessionID, s *cachedSession) { c.taskCount -= s.taskCount }
@@ -105,7 +105,7 @@ func newSessionCache(committers int) *sessionCache {
 	return c
 }
 
-// get gives a session if it is held, and otherwise nil.
+// get gives a session; nil if it is not cached.
 func (c *sessionCache) get(id tree.SessionID) *cachedSession {
 	s, _ := c.sessions.Get(id)
 	return s
@@ -113,7 +113,7 @@ func (c *sessionCache) get(id tree.SessionID) *cachedSession {
 
 func (c *sessionCache) remove(id tree.SessionID) { c.sessions.Remove(id) }
 
-// put takes in a session whose changes have just been committed.
+// put keeps a session whose changes have just been committed.
 func (c *sessionCache) put(id tree.SessionID, s *cachedSession) {
 	s.view.MarkCommitted()
 	c.remove(id)
@@ -134,7 +134,7 @@ func (c *sessionCache) put(id tree.SessionID, s *cachedSession) {
 	}
 }
 
-// evictIdle forgets the sessions in which nothing has happened for a while.
+// evictIdle removes the sessions without a recent change.
 func (c *sessionCache) evictIdle() {
 	for {
 		id, oldest, some := c.sessions.GetOldest()
@@ -145,7 +145,7 @@ func (c *sessionCache) evictIdle() {
 	}
 }
 
-// dropSession says that nothing of a session is there any more.
+// dropSession removes a session that does not exist any more from the cache and the batch.
 func (b *batch) dropSession(id tree.SessionID) {
 	b.sessionCache.remove(id)
 	if s := b.sessions[id]; s != nil {
@@ -153,8 +153,8 @@ func (b *batch) dropSession(id tree.SessionID) {
 	}
 }
 
-// discardSessions forgets the sessions of a batch, since it has changed what is held of them and was
-// not stored.
+// discardSessions removes the sessions of a failed batch from the cache: they have changes that
+// were not stored. Its slots stand by again.
 func (b *batch) discardSessions() {
 	if b == nil {
 		return
@@ -165,8 +165,8 @@ func (b *batch) discardSessions() {
 	b.returnSlots()
 }
 
-// markSessionsDirty is spoil after somebody else has changed one of the sessions: they are kept for
-// guesses.
+// markSessionsDirty is discardSessions for a batch that is made again because another replica has
+// changed one of the sessions. They stay cached for predictions.
 func (b *batch) markSessionsDirty() {
 	for _, id := range b.order {
 		b.sessions[id].state = cacheDirty
@@ -174,29 +174,30 @@ func (b *batch) markSessionsDirty() {
 	b.returnSlots()
 }
 
-// dbClock is what the time is and how far turns have come, as the database has said.
+// dbClock estimates the database's clock, and keeps the virtual time of the fair queue, from the
+// database's last answers.
 type dbClock struct {
-	dbTime      time.Time // there
-	localTime   time.Time // here, by the monotonic clock, when the answer came that said so
-	updatedAt   time.Time // here, when the last answer came
+	dbTime      time.Time // the database's time
+	localTime   time.Time // the local time, by the monotonic clock, at which that answer arrived
+	updatedAt   time.Time // the local time of the last answer
 	virtualTime int64
 }
 
 func (p *dbClock) isSet() bool { return !p.localTime.IsZero() }
 
-// isFresh reports whether it was heard of so isFresh that it can be gone on from.
+// isFresh reports whether the last answer is recent enough to rely on.
 func (p *dbClock) isFresh() bool { return time.Since(p.updatedAt) < clockFreshFor }
 
 const (
-	// clockFreshFor is how long what was heard of the present is gone on from. Clocks do not
-	// drift in that time, and a session that was idle gains no more than it on the others.
+	// clockFreshFor is how long an answer can be relied on. Clocks do not drift noticeably in that
+	// time, and a session that was idle gains no more than that on the others.
 	clockFreshFor = 100 * time.Millisecond
 	// clockSampleFor is how long a faster answer says more about the clock than a later one.
 	clockSampleFor = time.Minute
 )
 
-// update takes in an answer that has just come. The time that it tells is past by the time
-// that it took to come: of a few answers the latest time is the one that came fastest.
+// update takes in an answer that has just arrived. Its time is old by the time that the answer
+// took. Of several answers, the one that gives the latest time was the fastest, so it is kept.
 func (p *dbClock) update(there time.Time, here time.Time) {
 	p.updatedAt = here
 	if !p.isSet() || there.After(p.at(here)) || here.Sub(p.localTime) > clockSampleFor {
@@ -204,12 +205,12 @@ func (p *dbClock) update(there time.Time, here time.Time) {
 	}
 }
 
-// at is what the time is there at a time here, or was a moment before.
+// at estimates the database's time at a local time. The estimate is never ahead of it.
 func (p *dbClock) at(here time.Time) time.Time {
 	return p.dbTime.Add(here.Sub(p.localTime).Truncate(time.Microsecond))
 }
 
-// refreshClock looks the present up if it has not been heard of for a while.
+// refreshClock looks up the time if the clock is not fresh; otherwise the lookup is empty.
 func (b *batch) refreshClock() lookup {
 	if b.dbClock.isFresh() {
 		return lookup{name: "present"}
@@ -217,7 +218,7 @@ func (b *batch) refreshClock() lookup {
 	return b.clockLookup()
 }
 
-// clockLookup looks up what the time is, and how far turns have come.
+// clockLookup looks up the time and the virtual time.
 func (b *batch) clockLookup() lookup {
 	return lookup{"present", [][]any{{b.clock()}}, func(row row) error {
 		var there time.Time
@@ -227,8 +228,7 @@ func (b *batch) clockLookup() lookup {
 	}}
 }
 
-// dbNow is what the time is in the database, as far as can be told without asking: not
-// ahead of it.
+// dbNow is the database's time, as far as known without a round trip. It is never ahead of it.
 func (b *batch) dbNow() time.Time {
 	if b.Clock != nil {
 		return b.Clock().UTC().Truncate(time.Microsecond)
@@ -236,8 +236,8 @@ func (b *batch) dbNow() time.Time {
 	return b.dbClock.at(time.Now())
 }
 
-// sessionNow is what the time is for a session: not before anything that has happened in it,
-// since any clock may be set back.
+// sessionNow is the time for a decision on a session. It is not before the last change of the
+// session, because any clock may be set back.
 func (b *batch) sessionNow(v *tree.View) time.Time {
 	if s := v.Session(); s != nil && s.UpdatedAt.After(b.now) {
 		return s.UpdatedAt
@@ -245,8 +245,8 @@ func (b *batch) sessionNow(v *tree.View) time.Time {
 	return b.now
 }
 
-// advanceVirtualTime notes how far turns have come, and gives how far they have as far as any
-// committer knows: what is offered here is known at once.
+// advanceVirtualTime takes in a virtual time, and gives the latest one that any committer of this
+// process knows. So what is announced here counts at once.
 func (s *Store) advanceVirtualTime(to int64) int64 {
 	for {
 		known := s.virtualTime.Load()

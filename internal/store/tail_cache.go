@@ -9,29 +9,29 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// tailCache remembers what this process has written of transcripts, from a message on that
-// makes calls or follows on what is held, so that a parent that wakes need not be read: its
-// answer and its children's ends went through here a moment before. What is written of a
-// transcript never changes; the task's row says whether it is all. Only the committer looks
-// at it.
+// tailCache caches the last messages of transcripts that this process has written, so that a parent
+// that wakes need not be read: its answer and the ends of its children were committed here a moment
+// before. A tail begins with a message that makes calls, or that follows what transcript.Held has.
+// Messages never change; the task's row tells whether the tail is complete. Only the committer uses
+// it.
 type tailCache struct {
 	tails map[sessionKey[tree.TaskID]]*transcriptTail
 	bytes int
 }
 
-// transcriptTail is how a transcript goes on. It begins with no results: of those some may have been
-// there before anything was remembered.
+// transcriptTail is the end of a transcript. It does not begin with results, because some of those
+// may have been stored before the tail began.
 type transcriptTail struct {
 	rows       []messageAndBody
-	callCounts map[int]int // how many calls a message makes
+	callCounts map[int]int // calls of each message
 	calls      map[tree.CallRef]*tree.Call
 	near       outcomeCache
 	bytes      int
 }
 
-// maxTailBytes is how many bytes of messages and results a committer remembers before
-// all of them are forgotten: those of 15,000 children that say little, each of which is three
-// rows to read otherwise.
+// maxTailBytes is the size of cached messages and results above which a committer empties the
+// cache. That is enough for 15,000 children with short answers, each of which would otherwise be
+// three rows to read.
 const maxTailBytes = 8 << 20
 
 func newTailCache() tailCache { return tailCache{tails: map[sessionKey[tree.TaskID]]*transcriptTail{}} }
@@ -69,7 +69,7 @@ func (w *tailCache) put(id tree.SessionID, c *tree.Changes, held *transcript.Hel
 	}
 }
 
-// putCalls takes in the calls that were closed, with the outcomes that have closed them.
+// putCalls takes in the closed calls, with the outcomes that have closed them.
 func (w *tailCache) putCalls(id tree.SessionID, c *tree.Changes) {
 	answers := map[messageKey]*tree.Message{}
 	for _, m := range c.Messages {
@@ -114,13 +114,12 @@ func (w *tailCache) forget(key sessionKey[tree.TaskID]) {
 	}
 }
 
-// has reports whether something is remembered of a task.
+// has reports whether there is a tail of a task.
 func (w *tailCache) has(id tree.SessionID, task tree.TaskID) bool {
 	return w.tails[sessionKey[tree.TaskID]{id, task}] != nil
 }
 
-// take gives what is remembered of a task's transcript, for the last time; nil if that is not
-// all up to its end.
+// take removes and gives the tail of a task's transcript; nil if it does not reach to the end.
 func (w *tailCache) take(t *tree.Task) *transcriptTail {
 	key := sessionKey[tree.TaskID]{t.Session, t.ID}
 	found := w.tails[key]
@@ -139,14 +138,14 @@ func (w *tailCache) take(t *tree.Task) *transcriptTail {
 	return found
 }
 
-// follows reports whether a message comes right after those that are held.
+// follows reports whether a message comes right after the held ones.
 func follows(held []tree.Message, ordinal int) bool {
 	return len(held) > 0 && held[len(held)-1].Ordinal == ordinal-1
 }
 
 func (t *transcriptTail) last() int { return t.rows[len(t.rows)-1].Ordinal }
 
-// add appends a message, and gives how much that is.
+// add appends a message and gives its size.
 func (t *transcriptTail) add(row messageAndBody) int {
 	for _, b := range row.Blocks {
 		if _, call := b.(tree.ToolUse); call {
@@ -157,8 +156,8 @@ func (t *transcriptTail) add(row messageAndBody) int {
 	return row.size()
 }
 
-// wokenRun gives a claimed run with what the batch has at hand of its conversation; nil if
-// that is not all.
+// wokenRun gives a claimed run with the tail of its conversation; nil if the batch does not have
+// all of that.
 func (b *batch) wokenRun(claimed *tree.Claimed) *wokenRun {
 	if claimed == nil {
 		return nil
@@ -172,7 +171,7 @@ func (b *batch) wokenRun(claimed *tree.Claimed) *wokenRun {
 	}
 }
 
-// wokenRun is a run that was claimed, of whose conversation everything is at hand.
+// wokenRun is a run that was claimed after a wait, with the cached tail of its conversation.
 type wokenRun struct {
 	task   tree.Task
 	tail   *transcriptTail
@@ -180,8 +179,8 @@ type wokenRun struct {
 	agents []AgentVersion
 }
 
-// conversation puts together what is held of a transcript, or else is read, and what follows
-// on it; nil if there is something between them.
+// conversation joins the held or else stored beginning of a transcript with the tail; nil if there
+// is a gap between them.
 func (w *wokenRun) conversation(ctx context.Context, s *Store) (*Conversation, error) {
 	t := &w.task
 	whose := transcript.Of{Session: t.Session, Task: t.ID}

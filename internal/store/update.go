@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// update is a statement that writes some columns of a row that is there: those that
-// change, up to an end. What PostgreSQL does for a row is mostly done for its columns.
+// update is a statement that writes some columns of an existing row: those that may change, up to
+// an end. Most of PostgreSQL's work for a row is work for its columns.
 type update struct {
 	name string
 	end  int
 }
 
-// updateStatement gives the statement that makes a row that is there another one, the narrowest
-// that there is for it, with its arguments, which are a copy.
+// updateStatement gives the narrowest statement that changes a row from was to now, with its
+// arguments, which are a copy.
 func (t table) updateStatement(was, now []any) (statement string, arguments []any) {
 	last := len(now)
 	for last > t.fixed && sameValue(was[last-1], now[last-1]) {
@@ -29,8 +29,8 @@ func (t table) updateStatement(was, now []any) (statement string, arguments []an
 	return "put_" + t.name, slices.Clone(now)
 }
 
-// sameValue reports whether two columns have the sameValue value. They are of the sameValue type: one that
-// has its own way into the database, or a pointer.
+// sameValue reports whether two columns have the same value. Both are of the same type: a column
+// type or a pointer.
 func sameValue(a, b any) bool {
 	switch a := a.(type) {
 	case *int:
@@ -56,8 +56,8 @@ func sameValue(a, b any) bool {
 	return reflect.DeepEqual(a, b)
 }
 
-// updateSQL is the text of an update whose arguments have a prefix before their number, and
-// come from there, of the rows of which something holds.
+// updateSQL is the text of an update. Its arguments are numbered after a prefix and come from a
+// FROM clause, if there is one.
 func (t table) updateSQL(u update, prefix, from, where string) string {
 	set := make([]string, 0, u.end-t.fixed)
 	for i, c := range t.columns[t.fixed:u.end] {
@@ -66,8 +66,7 @@ func (t table) updateSQL(u update, prefix, from, where string) string {
 	return fmt.Sprintf("UPDATE %s SET %s %s WHERE %s", t.name, strings.Join(set, ", "), from, where)
 }
 
-// keyPredicate says of a row that its key is that of arguments which have a prefix before their
-// number.
+// keyPredicate compares the key of a row with arguments that are numbered after a prefix.
 func (t table) keyPredicate(prefix string) string {
 	return fmt.Sprintf("(%s) = (%s)", strings.Join(t.columns[:t.keys], ", "), placeholders(prefix, t.keys))
 }
