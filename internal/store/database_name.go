@@ -10,19 +10,19 @@ import (
 	"github.com/coppice-run/coppice/internal/redact"
 )
 
-// ErrNoDatabase is the error of a name that can be none of a database's. It shows nothing of the
-// name, which may hold a password at any place.
+// ErrNoDatabase is the error of a string that cannot name a database. Its message does not repeat
+// the string, which may contain a password anywhere.
 var ErrNoDatabase = errors.New("it is neither the path of a SQLite file nor a URL like postgres://user:password@host:5432/coppice")
 
 var (
 	scheme = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*://`)
-	// keyword is a setting of a connection, as programs take them that speak to PostgreSQL.
+	// keyword matches a setting in the keyword/value format of PostgreSQL's tools.
 	keyword = regexp.MustCompile(`(?i)(?:^|\s)(?:host|hostaddr|port|user|password|passfile|dbname|database|service|options|sslmode)\s*=`)
 	setting = regexp.MustCompile(`(?:^|\s)\w+\s*=`)
 	login   = regexp.MustCompile(`^[^/]+:.+@.`) // before a host
 )
 
-// normalizeDatabase is a database's name with its scheme in small letters, if it can be one.
+// normalizeDatabase gives the name of a database with its scheme in lower case, if it can be one.
 func normalizeDatabase(database string) (string, error) {
 	prefix := scheme.FindString(database)
 	rest := database[len(prefix):]
@@ -44,8 +44,8 @@ func normalizeDatabase(database string) (string, error) {
 	return database, nil
 }
 
-// malformedURL is the error of a URL that could not be read, without what the reader has said, which
-// quotes it. A file that is named in it may be named.
+// malformedURL is the error of a URL that cannot be parsed. It leaves out the parser's message,
+// which quotes the URL, but keeps the name of a file that the URL refers to.
 func malformedURL(err error) error {
 	var file *fs.PathError
 	if errors.As(err, &file) {
@@ -54,8 +54,7 @@ func malformedURL(err error) error {
 	return fmt.Errorf("%w: in users and passwords a / is written as %%2F, %% as %%25, : as %%3A, @ as %%40; or a setting after the ? is wrong", ErrNoDatabase)
 }
 
-// Shared reports whether a database is one on a server, which several replicas may
-// work on.
+// Shared reports whether a database is on a server, so that several replicas can use it.
 func Shared(database string) bool { return isPostgres(database) }
 
 func isPostgres(name string) bool {

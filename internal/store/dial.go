@@ -9,18 +9,20 @@ import (
 	"time"
 )
 
-// vanishedAfter is how long what was sent may go without being taken in before the system gives a
-// connection up. It would take a quarter of an hour by itself; this leaves time to try another
-// connection within reachTimeout. Nothing is taken in if the machine of the server has vanished, but
-// neither is what there is no room for, since the server does not read: it waits for a lock, or is
-// frozen. So stalledAfter holds once more than peerReceiveBuffer is on its way.
+// vanishedAfter is how long sent data may stay unacknowledged before the system gives a connection
+// up. The system's default is a quarter of an hour; this leaves time to try another connection
+// within reachTimeout.
+//
+// Data stays unacknowledged if the server's machine has vanished, but also if the receive buffer is
+// full because the server does not read: it waits for a lock, or is frozen. So once more than
+// peerReceiveBuffer is in flight, stalledAfter applies instead.
 const (
 	vanishedAfter = 3 * time.Second
 	stalledAfter  = 15 * time.Second
 )
 
-// peerReceiveBuffer is for how much a machine has room though its server does not read, in bytes: half of
-// what Linux has for a new connection.
+// peerReceiveBuffer is how many bytes a machine accepts while its server does not read: half of
+// Linux's buffer of a new connection.
 const peerReceiveBuffer = 32 << 10
 
 // dial connects to the server.
@@ -42,10 +44,10 @@ func setVanishTimeout(network, _ string, c syscall.RawConn) error {
 	return setUserTimeout(c, vanishedAfter)
 }
 
-// timeoutConn is a connection over TCP, which is given up later while much is on its way.
+// timeoutConn is a TCP connection whose timeout is longer while much data is in flight.
 type timeoutConn struct {
 	*net.TCPConn
-	unanswered atomic.Int64 // bytes that were sent since the server has last said something
+	unanswered atomic.Int64 // bytes sent since the server's last answer
 	congested  bool
 }
 

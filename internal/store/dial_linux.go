@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// setUserTimeout bounds how long what was sent may go without being taken in.
+// setUserTimeout limits how long sent data may stay unacknowledged.
 func setUserTimeout(c syscall.RawConn, after time.Duration) error {
 	var set error
 	err := c.Control(func(fd uintptr) {

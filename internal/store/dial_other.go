@@ -7,5 +7,5 @@ import (
 	"time"
 )
 
-// setUserTimeout does nothing: here the system does not say how long to go on sending.
+// setUserTimeout does nothing: this system has no such option.
 func setUserTimeout(syscall.RawConn, time.Duration) error { return nil }

@@ -8,16 +8,15 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// taskColumns are the columns of a task that say of its current run what those of runs say,
-// where they are named otherwise.
+// taskColumns maps the columns of runs to those of a task's current run, where the names differ.
 var taskColumns = map[string]string{
 	"task": "id", "input_tokens": "run_input_tokens", "output_tokens": "run_output_tokens",
 	"cache_read_tokens": "run_cache_read_tokens", "cache_write_tokens": "run_cache_write_tokens",
 	"cost_micros": "run_cost_micros", "priced_tokens": "run_priced_tokens", "tool_uses": "run_tools",
 }
 
-// endedRuns stands in statements for all runs that have ended, as if each had a row in runs. A
-// task's last run has none, but for those of earlier releases, which are found twice.
+// endedRuns is a subquery for all ended runs, as if each had a row in runs. A task's last run has
+// no row there, except those of earlier releases, which are found twice.
 func endedRuns() string {
 	own := runTable.columns
 	ofTask := slices.Clone(own)

@@ -7,7 +7,7 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// errNoOutcome says that a run has not ended, or never was.
+// errNoOutcome says that a run has not ended or does not exist.
 var errNoOutcome = errors.New("the run has no outcome")
 
 func (r *sessionReader) outcome(ctx context.Context, run tree.ChildRun) (tree.Outcome, error) {
@@ -15,7 +15,7 @@ func (r *sessionReader) outcome(ctx context.Context, run tree.ChildRun) (tree.Ou
 	return found[run], err
 }
 
-// outcomes reads how runs have ended, all of them.
+// outcomes reads how runs have ended. It fails if one of them has no outcome.
 func (r *sessionReader) outcomes(ctx context.Context, runs []tree.ChildRun) (map[tree.ChildRun]tree.Outcome, error) {
 	if len(runs) == 0 {
 		return nil, nil
@@ -48,7 +48,7 @@ func (r *sessionReader) outcomes(ctx context.Context, runs []tree.ChildRun) (map
 	return found, nil
 }
 
-// ends reads the rows of runs that have ended, and how much is shown of an answer.
+// ends reads the rows of ended runs, and how much of an answer is shown.
 func (r *sessionReader) ends(ctx context.Context, runs []tree.ChildRun) ([]tree.Run, error) {
 	var sessions []tree.Session
 	ended := make([]tree.Run, 0, len(runs))
@@ -80,7 +80,7 @@ type messageKey struct {
 	ordinal int
 }
 
-// answers reads the texts with which runs have ended.
+// answers reads the texts of the answers with which runs have ended.
 func (r *sessionReader) answers(ctx context.Context, ended []tree.Run) (map[messageKey]string, error) {
 	texts := make(map[messageKey]string, len(ended))
 	var rows []messageAndBody

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// bulkStatements gives the statements that write many rows of a table at once, by name. Each
-// column is an array, of one of the types.
+// bulkStatements gives the statements that write many rows of a table at once, by name. Each column
+// is an array of its type.
 func (t table) bulkStatements(types []string) map[string]string {
 	add := fmt.Sprintf("INSERT INTO %s (%s) %s", t.name, strings.Join(t.columns, ", "), unnest(types))
 	texts := map[string]string{"add_" + t.name: add, "put_" + t.name: add + t.onConflict()}
@@ -33,7 +33,7 @@ func (t table) bulkStatements(types []string) map[string]string {
 	return texts
 }
 
-// singleRowStatements gives the same for one row.
+// singleRowStatements gives the same statements for one row.
 func (t table) singleRowStatements(types []string) map[string]string {
 	add := fmt.Sprintf("INSERT INTO %s (%s) VALUES (%s)", t.name, strings.Join(t.columns, ", "), placeholders("$", len(t.columns)))
 	texts := map[string]string{"add_" + t.name: add, "put_" + t.name: add + t.onConflict()}
@@ -52,13 +52,13 @@ func (t table) singleRowStatements(types []string) map[string]string {
 	return texts
 }
 
-// versionCheckedName is the name of the statement that does what an update does, for rows of which each
-// has the version before the one that it is given. If one has not, it fails with a division by
-// zero, and otherwise it gives a row.
+// versionCheckedName is the name of the variant of an update that also checks versions. Each row
+// must have the version before the given one. If one has not, the statement fails with a division
+// by zero; otherwise it returns a row.
 func versionCheckedName(update string) string { return update + "_following" }
 
-// versionPredicate says of a row that it has the version before that of an update's arguments, which have a
-// prefix before their number; nothing if they have none.
+// versionPredicate compares the version of a row with the one before that of an update's arguments,
+// which are numbered after a prefix. It is empty if the update has no version.
 func (t table) versionPredicate(u update, prefix string, types []string) string {
 	at := slices.Index(t.columns[:u.end], "version")
 	if at < 0 {
@@ -67,16 +67,17 @@ func (t table) versionPredicate(u update, prefix string, types []string) string 
 	return fmt.Sprintf("%s.version = %s%d::%s - 1", t.name, prefix, at-t.fixed+t.keys+1, types[at])
 }
 
-// requireAllRows makes a statement fail if it does not concern so many rows.
+// requireAllRows makes a statement fail unless it affects exactly so many rows.
 func requireAllRows(statement, rows string) string {
 	return fmt.Sprintf("WITH changed AS (%s RETURNING 1) SELECT 1 / ((SELECT count(*) FROM changed) = %s)::int", statement, rows)
 }
 
-// nullableType is the type of columns that are NULL instead of zero, if they are sparse: a zero takes
-// eight bytes, and NULL one bit. An empty text takes one byte, and stays.
+// nullableType is the type of columns in which zero may be written as NULL: a zero takes eight
+// bytes, and NULL one bit. An empty text takes one byte, and stays.
 const nullableType = "bigint"
 
-// typedConstant gives a constant the type of its column, and makes it NULL if it is such a zero.
+// typedConstant gives a constant the type of its column, and replaces a zero by NULL where
+// nullWhenZero says so.
 func (t table) typedConstant(types []string) func(constant string, column int) string {
 	return func(constant string, column int) string {
 		if t.nullWhenZero(types, column) {
@@ -86,13 +87,14 @@ func (t table) typedConstant(types []string) func(constant string, column int) s
 	}
 }
 
-// nullWhenZero reports whether a zero in a column is NULL.
+// nullWhenZero reports whether a zero in a column is written as NULL.
 func (t table) nullWhenZero(types []string, column int) bool {
 	_, is := slices.BinarySearch(t.nullable, column)
 	return is && types[column] == nullableType
 }
 
-// nullWhenZeroArgs are, of each statement that writes rows of a table, the arguments that are such.
+// nullWhenZeroArgs lists, for each statement that writes rows of a table, the arguments in such
+// columns.
 func (t table) nullWhenZeroArgs(types []string) map[string][]int {
 	all := make([]int, len(t.columns))
 	for i := range all {
@@ -116,12 +118,14 @@ func (t table) nullWhenZeroArgs(types []string) map[string][]int {
 	return blanks
 }
 
-// keyJoin says of a row that its key is that of a row with numbered columns after a prefix.
-// The first column is looked for in an array of one: so the database can but look rows up by
-// their key. With equations alone it may also go through the whole table, and compare each of
-// its rows with each that is given; with an array for each column it may look up the first, and
-// go through all rows that have that. Of a table that was small when it was counted, or planned
-// for, it takes that to be as good, however large it has become.
+// keyJoin compares the key of a row with numbered columns after a prefix. The first column is
+// compared with an array of one element, which leaves the planner only a lookup of each row by its
+// key.
+//
+// With equations alone it could scan the whole table and compare each row with each given one. With
+// an array for each column it could look up the first column, and scan all rows with that value. It
+// considers these as good for a table that was small when it was analysed or planned for, however
+// large the table is now.
 func (t table) keyJoin(prefix string) string {
 	each := make([]string, t.keys)
 	for i, c := range t.columns[:t.keys] {
@@ -131,7 +135,7 @@ func (t table) keyJoin(prefix string) string {
 	return strings.Join(each, " AND ")
 }
 
-// placeholders are the numbers up to n, each after a prefix.
+// placeholders lists the numbers from 1 to n, each after a prefix.
 func placeholders(prefix string, n int) string {
 	words := make([]string, n)
 	for i := range words {
@@ -140,9 +144,8 @@ func placeholders(prefix string, n int) string {
 	return strings.Join(words, ", ")
 }
 
-// unnest makes rows of arrays, one for each column, all equally long. In the list of a query
-// they are read side by side; as a table, PostgreSQL would first copy each into a buffer of its
-// own.
+// unnest makes rows of arrays of equal length, one array per column. In the select list they are
+// read in parallel. In the FROM clause PostgreSQL would first copy each array into a buffer.
 func unnest(types []string) string {
 	columns := make([]string, len(types))
 	for i, t := range types {

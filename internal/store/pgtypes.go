@@ -6,11 +6,11 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// bytesCodec reads and writes bytes as strings too: a Go string holds any bytes,
-// and PostgreSQL's TEXT does not.
+// bytesCodec also reads and writes strings as bytes: a Go string may hold any bytes, and
+// PostgreSQL's TEXT may not.
 type bytesCodec struct{ pgtype.ByteaCodec }
 
-// registerTypes makes a connection write columns of ours, and bytes as strings.
+// registerTypes makes a connection accept our columns, and strings for bytes.
 func registerTypes(types *pgtype.Map) {
 	bytes := &pgtype.Type{Name: "bytea", OID: pgtype.ByteaOID, Codec: bytesCodec{}}
 	types.RegisterType(bytes)
@@ -24,7 +24,7 @@ func registerTypes(types *pgtype.Map) {
 	}
 }
 
-// PlanEncode takes strings in the binary format, which is the one in use.
+// PlanEncode handles strings in the binary format, which is the one in use.
 func (c bytesCodec) PlanEncode(m *pgtype.Map, oid uint32, format int16, value any) pgtype.EncodePlan {
 	if format == pgtype.BinaryFormatCode {
 		switch value.(type) {
@@ -35,7 +35,7 @@ func (c bytesCodec) PlanEncode(m *pgtype.Map, oid uint32, format int16, value an
 	return c.ByteaCodec.PlanEncode(m, oid, format, value)
 }
 
-// PlanScan gives strings in the binary format, which is the one in use.
+// PlanScan handles strings in the binary format, which is the one in use.
 func (c bytesCodec) PlanScan(m *pgtype.Map, oid uint32, format int16, target any) pgtype.ScanPlan {
 	if _, ok := target.(*string); ok && format == pgtype.BinaryFormatCode {
 		return stringAsBytes{}
@@ -43,10 +43,10 @@ func (c bytesCodec) PlanScan(m *pgtype.Map, oid uint32, format int16, target any
 	return c.ByteaCodec.PlanScan(m, oid, format, target)
 }
 
-// numberCodec reads NULL as zero, as which it is stored in sparse columns.
+// numberCodec reads NULL as zero: nullable columns store zero as NULL.
 type numberCodec struct{ pgtype.Int8Codec }
 
-// PlanScan takes whole numbers, and whatever else the codec takes.
+// PlanScan handles integers, and leaves everything else to the wrapped codec.
 func (c numberCodec) PlanScan(m *pgtype.Map, oid uint32, format int16, target any) pgtype.ScanPlan {
 	plan := c.Int8Codec.PlanScan(m, oid, format, target)
 	if v := reflect.ValueOf(target); plan == nil || v.Kind() != reflect.Pointer || !v.Elem().CanInt() && !v.Elem().CanUint() {
@@ -57,7 +57,7 @@ func (c numberCodec) PlanScan(m *pgtype.Map, oid uint32, format int16, target an
 
 type orZero struct{ pgtype.ScanPlan }
 
-// Scan takes the number.
+// Scan reads the number.
 func (p orZero) Scan(from []byte, target any) error {
 	if from == nil {
 		reflect.ValueOf(target).Elem().SetZero()
@@ -76,17 +76,17 @@ func (stringAsBytes) Encode(value any, to []byte) ([]byte, error) {
 	return append(to, value.(string)...), nil
 }
 
-// Scan takes the bytes.
+// Scan reads the bytes.
 func (stringAsBytes) Scan(from []byte, target any) error {
 	*target.(*string) = string(from)
 	return nil
 }
 
-// textArgument is a string as an argument of its own, which pgx would send as text, whatever
-// the server takes it for.
+// textArgument is a string as a single argument. pgx would send a string as text, whatever type the
+// server expects.
 type textArgument string
 
-// asTextArguments does that to the strings of a row.
+// asTextArguments converts the strings of a row.
 func asTextArguments(row []any) {
 	for i, arg := range row {
 		if s, ok := arg.(string); ok {

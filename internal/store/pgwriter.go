@@ -11,30 +11,30 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// pgWriter makes transactions on a connection of its own, which it makes anew when
-// it is lost. Not safe for concurrent use.
+// pgWriter makes transactions on a connection of its own, which it reopens when it is lost. It is
+// not safe for concurrent use.
 type pgWriter struct {
 	db      *postgres
-	timeout time.Duration // how long a transaction may take
-	conn    *pgx.Conn     // nil: none yet
+	timeout time.Duration // of a transaction
+	conn    *pgx.Conn     // nil: not connected yet
 	buffer  []byte        // for the arguments of a transaction
-	sent    []byte        // for what the connection sends of them
+	sent    []byte        // pgx's buffer for what it sends
 }
 
-// maxKeptBuffer is how large buffers are kept for the next transaction.
+// maxKeptBuffer is the size up to which buffers are kept for the next transaction.
 const maxKeptBuffer = 2 << 20
 
-// Codes of refusals after which the same transaction may well be taken.
+// Error codes after which the same transaction may succeed, and codeDivision.
 const (
-	codeUnique    = "23505" // another replica has created the same session, or what was taken for new is there
-	codeReadOnly  = "25006" // the server is not the primary any more
+	codeUnique    = "23505" // another replica has created the same session, or a row that was presumed new exists
+	codeReadOnly  = "25006" // the server is no longer the primary
 	codeSerialize = "40001"
 	codeDeadlock  = "40P01"
-	codeDivision  = "22012" // "unchanged" and "agents_unchanged" say so that something is not
+	codeDivision  = "22012" // how "unchanged" and "agents_unchanged" report a difference
 )
 
-// transact tries again what was not stored: because the database is out of reach,
-// for a while, and because a row is there already, once.
+// transact retries a transaction that was not stored: for a while if the database cannot be
+// reached, and once if a row existed already.
 func (w *pgWriter) transact(ctx context.Context, work func(transaction) error) error {
 	cameFirst := false
 	return retryTransient(ctx, func() error {
@@ -52,7 +52,7 @@ func (w *pgWriter) transact(ctx context.Context, work func(transaction) error) e
 	})
 }
 
-// attempt makes one transaction. After a passing error nothing of it is stored.
+// attempt makes one transaction. After a transientError nothing of it is stored.
 func (w *pgWriter) attempt(ctx context.Context, work func(transaction) error) error {
 	ctx, cancel := context.WithTimeout(ctx, w.timeout)
 	defer cancel()
@@ -81,7 +81,7 @@ func (w *pgWriter) attempt(ctx context.Context, work func(transaction) error) er
 	return transientError{err}
 }
 
-// connect makes a connection if there is none.
+// connect opens a connection if there is none.
 func (w *pgWriter) connect(ctx context.Context) error {
 	if w.conn != nil && !w.conn.IsClosed() {
 		return nil
@@ -97,8 +97,8 @@ func (w *pgWriter) connect(ctx context.Context) error {
 	return nil
 }
 
-// rollback ends a transaction that failed, or that is not wanted any more. If that
-// is not possible it closes the connection, and the server does it.
+// rollback ends a failed transaction. If that is not possible it closes the connection, and the
+// server rolls back.
 func (w *pgWriter) rollback(ctx context.Context, err error) error {
 	if err = markTransient(w.conn, err); w.conn.IsClosed() {
 		return err
@@ -114,9 +114,9 @@ func (w *pgWriter) rollback(ctx context.Context, err error) error {
 	return errors.Join(err, failed, closing)
 }
 
-// resolveCommit finds out whether a transaction was committed when the connection was lost. It
-// waits for one that is still being carried out; one that has not begun yet, since all of
-// it is sent at once, can't be committed any more.
+// resolveCommit finds out whether a transaction was committed when its connection was lost. It
+// waits for a transaction that is still running. One that has not begun yet can no longer commit,
+// because all of it is sent at once.
 func (w *pgWriter) resolveCommit(ctx context.Context, id []byte) (committed bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, reachTimeout+time.Second)
 	defer cancel()
@@ -142,8 +142,9 @@ func (w *pgWriter) close() error {
 	return w.conn.Close(ctx)
 }
 
-// begin begins a transaction, with what it first sends. It writes its id before it
-// locks anything, so that resolve waits for it wherever it is held up, or stops it before.
+// begin begins a transaction with the first statements that it sends. The transaction writes its id
+// before it locks anything. So resolveCommit waits for it wherever it is blocked, or stops it
+// before that.
 func (w *pgWriter) begin() *pgTransaction {
 	if w.buffer = w.buffer[:0]; cap(w.buffer) > maxKeptBuffer {
 		w.buffer = nil
@@ -158,8 +159,8 @@ func (w *pgWriter) begin() *pgTransaction {
 	return tx
 }
 
-// pgTransaction collects statements and sends them together. Its round trips are
-// its loads and the commit.
+// pgTransaction collects statements and sends them together. Only load and commit take a round
+// trip.
 type pgTransaction struct {
 	writer *pgWriter
 	id     []byte
@@ -178,11 +179,11 @@ func (tx *pgTransaction) loadLater(_ context.Context, lookups ...lookup) error {
 	return tx.writer.db.queue(tx.queued, &tx.writer.buffer, func() {}, func() {}, lookups)
 }
 
-// statementOverhead is about what is sent for a statement beside columns of many rows.
+// statementOverhead is about how many bytes a statement sends in addition to its arrays.
 const statementOverhead = 256
 
-// columnsPerRow is how many columns of arrays cost as much as a statement for one more row.
-// Arrays are never worth it for maxSingleRows.
+// columnsPerRow is how many array columns cost as much as one more single-row statement. For up to
+// maxSingleRows rows arrays never pay off.
 const (
 	columnsPerRow = 11
 	maxSingleRows = 2
@@ -225,8 +226,8 @@ func (s pgStatement) forRows(rows int) pgStatement {
 	return s
 }
 
-// arguments gives the arguments of each time that the statement has to be run. Those for
-// many rows at once are in a buffer.
+// arguments gives the arguments of each execution of the statement. Arrays for many rows are
+// written into the buffer.
 func (s pgStatement) arguments(rows [][]any, buffer *[]byte) ([][]any, error) {
 	if len(s.types) > 0 && len(rows) > 0 {
 		columns, err := columnsOf(rows, s.types, buffer)

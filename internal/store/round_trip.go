@@ -9,12 +9,13 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// errNoAnswer says that nobody has answered. The system would say so of a connection a quarter
-// of an hour later, or never.
+// errNoAnswer says that the server did not answer in time. The operating system would report that
+// of a connection a quarter of an hour later, or never.
 var errNoAnswer = errors.New("no answer has come in time")
 
-// roundTrip makes a round trip on a connection that reads. It waits so long for one, and then so
-// long for the server. A passing error says that the connection was lost, or that there is none.
+// roundTrip sends a batch on a pooled connection. The timeout applies to getting the connection,
+// and again to the server's answer. A transientError says that the connection was lost, or that
+// there is none.
 func (db *postgres) roundTrip(ctx context.Context, timeout time.Duration, batch *pgx.Batch) error {
 	asking, stop := context.WithCancel(ctx)
 	defer stop()
@@ -33,21 +34,21 @@ func (db *postgres) roundTrip(ctx context.Context, timeout time.Duration, batch 
 	asked := time.Now()
 	err = conn.SendBatch(asking, batch).Close()
 	if err != nil && conn.Conn().IsClosed() {
-		// What has happened to one connection has most often happened to all. Whether it has is not
-		// known where somebody gave up, and to do without those that are idle costs little.
+		// What has happened to one connection has usually happened to all of them. If the caller gave
+		// up, it is not known what has happened, but dropping the idle connections costs little.
 		if ctx.Err() == nil || time.Since(asked) >= suspectAfter {
 			db.reads.Reset()
 		}
-		// Its place is for another one, not for 15 seconds of farewell.
+		// Free its place in the pool at once, instead of after pgx's close of up to 15 seconds.
 		switch close := conn.Conn().PgConn().Conn().Close; {
 		case silent():
 			err = errors.Join(errNoAnswer, close())
 		case asking.Err() != nil:
-			time.AfterFunc(closeTimeout, func() { _ = close() }) // most often it is closed by then
+			time.AfterFunc(closeTimeout, func() { _ = close() }) // usually it is closed by then
 		}
 	}
 	return markTransient(conn.Conn(), err)
 }
 
-// neverPing: who finds that a connection is lost takes another one anyhow.
+// neverPing skips the pool's pings: a caller that gets a lost connection takes another one anyway.
 func neverPing(context.Context, pgxpool.ShouldPingParams) bool { return false }

@@ -2,19 +2,19 @@ package store
 
 import "context"
 
-// A client may ask for what is long to read, and many may at once. One look is therefore at
-// maxScanRows rows at most if few of them may be what is looked for, and only so many looks are
-// under way at once that others find connections: those of this replica's own steps, and
-// glances.
+// A client may ask for reads that are long, and many clients may do so at once. So one read scans
+// at most maxScanRows rows if few of them may match, and only maxConcurrentScans reads run at once,
+// so that connections are left for this replica's own steps and for coalesced reads.
 const maxScanRows = 5000
 
-// maxConcurrentScans is half of the connections that read, unless there are others by configuration.
+// maxConcurrentScans is half of the default number of read connections.
 const maxConcurrentScans = maxReadConns / 2
 
-// scanLimiter is a reader for what clients may make long. It waits while as many as may read.
+// scanLimiter is a reader for reads that clients can make long. A read waits while too many others
+// run.
 type scanLimiter struct {
 	database
-	running chan struct{} // holds one for each that reads
+	running chan struct{} // holds one entry per read
 }
 
 func newScanLimiter(db database) scanLimiter {
@@ -31,15 +31,15 @@ func (s scanLimiter) load(ctx context.Context, lookups ...lookup) error {
 	return s.database.load(ctx, lookups...)
 }
 
-// scannedRow is a row that was scannedRow at.
+// scannedRow is a row that was scanned.
 type scannedRow[T any] struct {
 	row     T
 	matches bool
-	nth     int // of those that were looked at
+	nth     int // among the scanned rows
 }
 
-// scan gives a page of the rows of a query that match, of those that it looks at, and the last
-// one that it has looked at; nil if there are no more.
+// scan returns a page of the matching rows among those that it scans, and the last row that it
+// scanned; nil if there are no more.
 func scan[T any](ctx context.Context, r reader, name string, columns func(*T) []any, size, look int, args ...any) (page []T, last *T, err error) {
 	found, err := query(ctx, r, name, func(l *scannedRow[T]) []any {
 		return append(columns(&l.row), &l.matches, &l.nth)

@@ -7,20 +7,20 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// TaskStatus is how far a task has come.
+// TaskStatus is the state of a task's current run.
 type TaskStatus struct {
 	Task  tree.TaskID
 	Run   int
 	State tree.State
 }
 
-// TaskStatusOf is that of a task that was read.
+// TaskStatusOf gives the status of a task that was read.
 func TaskStatusOf(t *tree.Task) TaskStatus { return TaskStatus{t.ID, t.Run, t.State} }
 
 func standingRow(s *TaskStatus) []any { return []any{idColumn(&s.Task), &s.Run, &s.State} }
 
-// TaskStatus looks how far a task of a tenant's session has come; the zero task is the
-// root. It costs a fraction of what reading the task does.
+// TaskStatus reads the status of a task of a tenant's session; the zero task is the root. It costs
+// a fraction of reading the task.
 func (s *Store) TaskStatus(ctx context.Context, tenant string, session tree.SessionID, id tree.TaskID) (TaskStatus, error) {
 	found, err := query(ctx, coalescingReader{s.db}, "standing", standingRow, idColumn(&session), tenant, idColumn(&id))
 	if err == nil && len(found) == 0 {
@@ -49,7 +49,7 @@ func (s *Store) TaskOf(ctx context.Context, tenant string, session tree.SessionI
 	return &t.Task, nil
 }
 
-// taskOf reads a task of a tenant's session, and more with the same look.
+// taskOf reads a task of a tenant's session, and more lookups in the same round trip.
 func (s *Store) taskOf(ctx context.Context, tenant string, session tree.SessionID, id tree.TaskID, more ...lookup) (*taskAndLimits, error) {
 	var found []taskAndLimits
 	err := s.db.loadCoalesced(ctx, append(more, all(&found, "task_of_tenant", taskAndLimitsRow, idColumn(&session), tenant, idColumn(&id)))...)
@@ -70,8 +70,8 @@ func (s *Store) missing(ctx context.Context, tenant string, session tree.Session
 	return tree.ErrNoTask
 }
 
-// TaskAndOutput reads a task of a tenant's session, as TaskOf, and what there is to read
-// of its current run, as Output. If the run has ended with an answer, it is one look.
+// TaskAndOutput reads a task of a tenant's session, as TaskOf does, and the output of its current
+// run, as Output does. If the run has ended with an answer, that takes one round trip.
 func (s *Store) TaskAndOutput(ctx context.Context, tenant string, session tree.SessionID, id tree.TaskID) (*tree.Task, tree.RunOutput, error) {
 	var messages []messageAndBody
 	t, err := s.taskOf(ctx, tenant, session, id,
@@ -88,22 +88,22 @@ func (s *Store) TaskAndOutput(ctx context.Context, tenant string, session tree.S
 	return &t.Task, out, err
 }
 
-// RunEnd is how a run has ended, for those who have waited for it.
+// RunEnd is the end of a run, for callers that have waited for it.
 type RunEnd struct {
 	session tree.Session
 	task    tree.Task
-	prompt  []messageAndBody // one, if it is remembered
-	answer  []messageAndBody // one, if it was said with the end
+	prompt  []messageAndBody // at most one: if it was cached
+	answer  []messageAndBody // at most one: if it was committed with the end
 }
 
-// Run is the task's run that has ended.
+// Run names the run that has ended.
 func (e *RunEnd) Run() tree.ChildRun { return tree.ChildRun{Task: e.task.ID, Run: e.task.Run} }
 
-// Session is the session as that has left it. It is the same for all who have waited, and
-// nobody's to change.
+// Session is the session after the end of the run. All waiting callers share it; it must not be
+// changed.
 func (e *RunEnd) Session() *tree.Session { return &e.session }
 
-// ends gives what a batch knows of the ends of runs, by what it has changed of a session.
+// ends gives a function that tells how the runs of a session ended with this batch.
 func (b *batch) ends(id tree.SessionID, changes tree.Changes) func(tree.TaskID) *RunEnd {
 	asked := map[tree.TaskID][]messageAndBody{}
 	for _, r := range changes.Runs {
@@ -124,9 +124,9 @@ func (b *batch) ends(id tree.SessionID, changes tree.Changes) func(tree.TaskID) 
 	}
 }
 
-// OutputAtEnd is TaskAndOutput for a task that stays as a run has left it. Only what is not
-// remembered is read: what it was asked, and its answer if that was said before. The task is
-// the same for all who have waited, and nobody's to change.
+// OutputAtEnd is TaskAndOutput for a task in the state in which its run ended. It reads only what
+// was not cached: the prompt, and the answer if that was stored earlier. All waiting callers share
+// the task; it must not be changed.
 func (s *Store) OutputAtEnd(ctx context.Context, e *RunEnd) (*tree.Task, tree.RunOutput, error) {
 	t := &e.task
 	if ended := t.Ended(); e.prompt != nil && e.answer != nil && e.answer[0].Text() != "" && !ended.Unfinished() {
@@ -144,7 +144,7 @@ func (s *Store) OutputAtEnd(ctx context.Context, e *RunEnd) (*tree.Task, tree.Ru
 	return t, out, err
 }
 
-// output is what there is to read of a run of which everything is remembered.
+// output is the output of a run of which everything was cached.
 func (e *RunEnd) output(t *tree.Task) tree.RunOutput {
 	run := t.Ended()
 	outcome := tree.Outcome{Run: run, Answer: run.ResultText(e.answer[0].Text()), Session: t.Session, Limit: e.session.Limits.Output()}
@@ -154,7 +154,7 @@ func (e *RunEnd) output(t *tree.Task) tree.RunOutput {
 	return out
 }
 
-// addCurrentRun takes in how a task's current run has begun, and how it has ended if it has.
+// addCurrentRun takes in the prompt of a task's current run, and its answer if it has ended.
 func (n *outcomeCache) addCurrentRun(t *tree.Task, messages []messageAndBody) error {
 	run := tree.ChildRun{Task: t.ID, Run: t.Run}
 	var asked []messageAndBody
@@ -165,7 +165,7 @@ func (n *outcomeCache) addCurrentRun(t *tree.Task, messages []messageAndBody) er
 			if err := n.addAnswer(m); err != nil {
 				return err
 			}
-		} else if m.Role == tree.RoleUser { // the task may be older than what it has said
+		} else if m.Role == tree.RoleUser { // a later message may be there: the task was read first
 			asked = append(asked, *m)
 		}
 	}
