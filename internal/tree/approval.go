@@ -10,16 +10,16 @@ import (
 	"github.com/coppice-run/coppice/internal/policy"
 )
 
-// ApprovalState is what has become of an approval.
+// ApprovalState is the state of an approval.
 type ApprovalState uint8
 
-// The states of an approval. Their numbers are stored: only ever add.
+// The states of an approval. Their numbers are stored: never change or reuse one.
 const (
 	ApprovalUnspecified ApprovalState = iota
-	ApprovalOpen                      // nobody has decided yet
+	ApprovalOpen                      // not decided yet
 	ApprovalAllowed                   // the call may run
 	ApprovalDenied                    // the call was closed with the denial
-	ApprovalExpired                   // nobody decided in time, which denies
+	ApprovalExpired                   // not decided in time, which denies the call
 	ApprovalWithdrawn                 // the run ended first
 )
 
@@ -31,42 +31,40 @@ type Approval struct {
 	Ref  CallRef
 
 	Tool     string
-	Argument string   // what the tool says that it is about; cut if it is long
-	Cut      int      // how many bytes of it are left out
-	Rules    []string // what asked; of many some that were not granted yet
+	Argument string   // what the tool says that the call is about; cut if it is long
+	Cut      int      // bytes of Argument that were cut
+	Rules    []string // the rules that ask; if there are many, some of those not granted yet
 
 	State      ApprovalState
-	ForSession bool   // allowed for all of the session that the same rules ask about
-	Message    string // of who decided
+	ForSession bool   // allowed for everything in the session that the same rules ask about
+	Message    string // of the person who decided
 	AskedAt    time.Time
 	Due        time.Time // when it expires; zero: never
 	DecidedAt  time.Time
 
-	// While it is open, and its callback has not ended: whom to call, how often that
-	// was tried, and when it may be (again).
+	// While the approval is open and its callback has not ended: the URL to call, the number of
+	// tries, and when the next try is due.
 	URL     string
 	Tries   int
 	CallDue time.Time
 }
 
-// Ask asks whether a call may run. If the session has granted what asks, or the
-// call is approved, it may; in a sub-agent whose definition, or else the session, does
-// not take questions further, the call is closed with a denial; otherwise it waits for a
-// decision.
-// Answer: [Stored].
+// Ask asks whether a call may run. It may if the call is approved already, or if the session has
+// granted what asks. A sub-agent that may not ask, by its definition or else by its session, gets
+// the call closed with a denial. Otherwise the call waits for a decision. Answer: [Stored].
 type Ask struct {
 	From
 	Block    int
 	Argument string
-	Rules    []string // what asks: rules, or the very call where a mode asks
+	Rules    []string // the rules that ask, or the call itself where a mode asks
 }
 
-// DecideApproval answers an open approval. The same answer again changes nothing.
-// Answer: [Decided].
+// DecideApproval decides an open approval. The same decision again changes nothing. Answer:
+// [Decided].
 type DecideApproval struct {
 	ID         ApprovalID
 	Allow      bool
-	ForSession bool // with Allow: what asked now does not ask again in this session, nor does it still ask elsewhere
+	ForSession bool // with Allow: the same rules do not ask again in this session, and open approvals of theirs are allowed too
 	Message    string
 }
 
@@ -75,7 +73,7 @@ type Decided struct{ Approval Approval }
 
 func (Decided) isAnswer() {}
 
-// Bounds of what a worker may ask, and of what is kept of it.
+// Limits of what a worker may ask, and of what is stored of it.
 const (
 	maxRules    = 64
 	maxRuleText = 1000
@@ -120,7 +118,7 @@ func (c Ask) decide(d *decision) (Answer, error) {
 	return Stored{}, nil
 }
 
-// describeAskers says for a model what asks.
+// describeAskers says, for a model, what asks.
 func describeAskers(tool string, c Ask) string {
 	var all []string
 	for _, asker := range policy.Askers(tool, c.Argument, c.Rules) {
@@ -132,7 +130,7 @@ func describeAskers(tool string, c Ask) string {
 	return strings.Join(all, " and ") + " ask"
 }
 
-// escalates reports whether what a sub-agent asks is taken to the session's approvals.
+// escalates reports whether questions of a sub-agent become approvals of the session.
 func (d *decision) escalates(t *Task) bool {
 	switch t.Permissions.Open().Approvals {
 	case policy.ApprovalsDeny:
@@ -166,8 +164,8 @@ func (d *decision) openApproval(t *Task, call *Call, c Ask) {
 	})
 }
 
-// rulesToName gives the rules that an approval names: all, or as many as it can of those that are
-// not granted yet.
+// rulesToName gives the rules that an approval names: all of them, or as many as fit of those that
+// are not granted yet.
 func (c Ask) rulesToName(grants []string) []string {
 	rules := slices.Clone(c.Rules)
 	if len(rules) > maxRules {
@@ -227,7 +225,7 @@ func (c DecideApproval) decide(d *decision) (Answer, error) {
 	return Decided{Approval: *a}, nil
 }
 
-// isSameDecision reports whether an approval was decided in just this way.
+// isSameDecision reports whether an approval was already decided in this way.
 func (c DecideApproval) isSameDecision(a *Approval) bool {
 	if c.Allow {
 		return a.State == ApprovalAllowed && a.ForSession == c.ForSession
@@ -235,7 +233,7 @@ func (c DecideApproval) isSameDecision(a *Approval) bool {
 	return a.State == ApprovalDenied
 }
 
-// Outcome says what has become of the approval.
+// Outcome describes the state of the approval.
 func (a *Approval) Outcome() string {
 	switch {
 	case a.State == ApprovalAllowed && a.ForSession:
@@ -252,7 +250,7 @@ func (a *Approval) Outcome() string {
 	return "is open"
 }
 
-// addGrants adds rules to those that a session has addGrants, in a list of its own.
+// addGrants adds rules to those that a session has granted, in a new list.
 func addGrants(grants, rules []string) []string {
 	out := slices.Clone(grants)
 	for _, r := range rules {
@@ -263,8 +261,8 @@ func addGrants(grants, rules []string) []string {
 	return out
 }
 
-// closeApproval ends the wait for a decision. Whoever has not been called yet is not any more, since
-// the approval is not open.
+// closeApproval ends the wait for a decision. A callback that was not made yet is dropped, because
+// the approval is no longer open.
 func (d *decision) closeApproval(t *Task, a *Approval, state ApprovalState) {
 	a.State, a.DecidedAt = state, d.env.Now
 	d.view.touchApproval(a)
@@ -276,7 +274,7 @@ func decidedEvent(a *Approval) ApprovalDecision {
 	return ApprovalDecision{Approval: a.ID, Ref: a.Ref, State: a.State, ForSession: a.ForSession, Message: a.Message}
 }
 
-// approveCall lets a call run: a parked run wakes for it.
+// approveCall lets a call run; a parked run wakes.
 func (d *decision) approveCall(t *Task, call *Call) {
 	call.State = CallApproved
 	d.view.touchCall(call)
@@ -293,7 +291,7 @@ func (d *decision) denyCall(t *Task, call *Call, why string, cause DenialCause, 
 	d.refuse(t, call, ErrApprovalDenied.With("%s", why), Denial{Cause: cause, Argument: a.Argument, Rules: a.Rules})
 }
 
-// expireApproval denies what nobody has decided on in time.
+// expireApproval denies a call whose approval was not decided in time.
 func (d *decision) expireApproval(t *Task, call *Call) {
 	a := d.view.approval(call.Approval)
 	d.closeApproval(t, a, ApprovalExpired)
@@ -301,7 +299,7 @@ func (d *decision) expireApproval(t *Task, call *Call) {
 	d.denyCall(t, call, fmt.Sprintf("nobody decided within %s", a.Due.Sub(a.AskedAt)), DeniedByExpiry, a)
 }
 
-// withdrawApproval takes back the question of a call whose run ends.
+// withdrawApproval withdraws the approval of a call whose run ends.
 func (d *decision) withdrawApproval(t *Task, call *Call) {
 	a := d.view.approval(call.Approval)
 	d.closeApproval(t, a, ApprovalWithdrawn)
@@ -317,7 +315,7 @@ func (n *needs) approval(id ApprovalID) *Approval {
 	return a
 }
 
-// openApprovals asks for the approvals that a task waits for, once its open calls are held.
+// openApprovals asks for the open approvals of a task, once its open calls are held.
 func (n *needs) openApprovals(t *Task) {
 	if t.Asking == 0 || !n.view.open[t.ID] {
 		return
@@ -329,7 +327,7 @@ func (n *needs) openApprovals(t *Task) {
 	}
 }
 
-// PutApproval hands the view a stored approval; nil means that there is none.
+// PutApproval gives the view a stored approval; nil: it does not exist.
 func (v *View) PutApproval(id ApprovalID, a *Approval) {
 	if _, held := v.approvals[id]; !held {
 		set(&v.approvals, id, a)

@@ -1,31 +1,30 @@
 package tree
 
-// From says which attempt a worker's request comes from, and which of its
-// requests it is, counted from 1. Anything but the current attempt's next
-// request is refused. Commands of workers embed it.
+// From says which attempt a worker's request comes from, and the number of the request, counted
+// from 1. Only the next request of the current attempt is accepted. Commands of workers embed it.
 type From struct {
 	Task   TaskID
 	Token  Token
-	Attach int // of the stream that it comes over
+	Attach int // the stream that the request came over
 	Seq    int64
 }
 
-// ofWorker is a command that the worker of a run sends: each carries a From.
+// ofWorker is a command that the worker of a run sends; all of them embed From.
 type ofWorker interface{ isOfWorker() }
 
 func (From) isOfWorker() {}
 
-// Claim takes a pending run for a worker. A repeat by a worker that has not had
-// the answer gives it again, over the stream of the repeat. Answer: [Claimed].
+// Claim gives a pending run to a worker. A repeat by a worker that did not get the answer returns
+// it again, and moves the attempt to the stream of the repeat. Answer: [Claimed].
 type Claim struct {
 	Task   TaskID
 	Token  Token
 	Worker string
 }
 
-// Claimed is the task as it was claimed, and what its session says: whose it is, the bound
-// of a message part, whether background work is switched off, its workspace, and how its
-// budget is spent, if it is: no model is to be called then. Nobody changes it.
+// Claimed is the task as it was claimed, with what the worker needs of its session. Spent says how
+// the session's budget is used up; if it is not empty, no model must be called. It must not be
+// changed.
 type Claimed struct {
 	Task         Task
 	Tenant       string
@@ -35,33 +34,33 @@ type Claimed struct {
 	Spent        string
 }
 
-// Reattach gives an attempt to another stream of its worker, since the last one
-// broke. Answer: [Reattached].
+// Reattach moves an attempt to another stream of its worker, because the last one broke. Answer:
+// [Reattached].
 type Reattach struct {
 	Task  TaskID
 	Token Token
 }
 
-// Reattached is the task as it was reattached, and whose it is. Its LastSeq says
-// which requests were taken before the last stream broke.
+// Reattached is the reattached task and its tenant. Its LastSeq says which requests were accepted
+// before the last stream broke.
 type Reattached struct {
 	Task   Task
 	Tenant string
 }
 
-// Repeat answers a request again that was taken before. Answer: [Stored].
+// Repeat returns the answer to a request that was accepted before. Answer: [Stored].
 type Repeat struct {
 	From
-	Answered bool  // the request has added an assistant message
-	Asked    *int  // the block that it has asked about, if it has
-	Summed   bool  // the request has added a summary
-	Launched []int // the blocks for which the request has asked for commands
+	Answered bool  // the request added an assistant message
+	Asked    *int  // the block for which the request asked for approval, if it did
+	Summed   bool  // the request added a summary
+	Launched []int // the blocks for which the request asked for commands
 }
 
 func (Claimed) isAnswer()    {}
 func (Reattached) isAnswer() {}
 
-// attempt gives the task of a request that only the worker of an agent makes.
+// attempt gives the task of a request that only the worker of an agent may make.
 func (d *decision) attempt(f From) (*Task, error) {
 	t, err := d.inOrder(f)
 	if err == nil {
@@ -70,7 +69,7 @@ func (d *decision) attempt(f From) (*Task, error) {
 	return t, err
 }
 
-// inOrder gives the task of a worker's request if the request is in order.
+// inOrder gives the task of a worker's request, if it is the next request of the current attempt.
 func (d *decision) inOrder(f From) (*Task, error) {
 	t, err := d.currentAttempt(f.Task, f.Token)
 	switch {
@@ -84,7 +83,7 @@ func (d *decision) inOrder(f From) (*Task, error) {
 	return t, nil
 }
 
-// shellAttempt gives the task of a request that only the worker of a command makes.
+// shellAttempt gives the task of a request that only the worker of a command may make.
 func (d *decision) shellAttempt(f From) (*Task, error) {
 	t, err := d.inOrder(f)
 	if err == nil && !t.isShell() {
@@ -93,7 +92,7 @@ func (d *decision) shellAttempt(f From) (*Task, error) {
 	return t, err
 }
 
-// currentAttempt gives a task if the token is that of its current attempt.
+// currentAttempt gives a task, if the token is that of its current attempt.
 func (d *decision) currentAttempt(id TaskID, token Token) (*Task, error) {
 	t, err := d.task(id)
 	if err == nil && (t.State != StateRunning || t.Token() != token) {
@@ -102,7 +101,7 @@ func (d *decision) currentAttempt(id TaskID, token Token) (*Task, error) {
 	return t, err
 }
 
-// recordRequest marks a worker's request as taken: the attempt makes progress.
+// recordRequest marks a worker's request as accepted: the attempt makes progress.
 func (d *decision) recordRequest(t *Task, f From) {
 	t.LastSeq, t.Strikes = f.Seq, 0
 	d.view.touchTask(t)
@@ -133,7 +132,7 @@ func (c Claim) decide(d *decision) (Answer, error) {
 	return d.claimed(t), nil
 }
 
-// claimed gives a worker the run, with what has come until now.
+// claimed gives a worker the run, with what has arrived in its inbox.
 func (d *decision) claimed(t *Task) *Claimed {
 	if t.OpenCalls == 0 {
 		d.takeInboxForModel(t)
@@ -188,8 +187,8 @@ func (c Repeat) decide(d *decision) (Answer, error) {
 		again.Ordinal = t.Compacted
 	}
 	again.Launched = d.launched(t, t.LastAnswer, c.Launched)
-	// A worker sends nothing past a boundary that it has not been told of: only
-	// the last request taken can have reached one.
+	// A worker sends nothing past a boundary that it does not know of, so only the last accepted
+	// request can have reached one.
 	if c.From.Seq == t.LastSeq {
 		now := d.stored(t)
 		again.Boundary, again.Spent, again.Short, again.Source = now.Boundary, now.Spent, now.Short, now.Source

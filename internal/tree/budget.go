@@ -6,21 +6,20 @@ import (
 	"slices"
 )
 
-// Budget is what all tasks of a session may use together. It is looked at before each call
-// of a model: once it is spent, runs end instead of calling.
+// Budget is what all tasks of a session may use together. It is checked before each model call:
+// once it is spent, runs end instead of calling.
 //
-// Calls are paid for when their answers are stored. Until then each run that is with a worker
-// has reserved what a call is reckoned to take ([Session.Reckoned]), and no more runs are
-// with workers than there is left for ([Session.Cap]); one alone always may be. So more is
-// spent than the budget only by what calls take beyond what they were reckoned to, and no
-// more calls are made than it has.
+// Usage is counted when answers are stored. Until then each run with a worker reserves the
+// estimated usage of a call ([Session.CallEstimate]), and no more runs are with workers than the
+// rest of the budget covers ([Session.Cap]); one run is always allowed. So the budget is exceeded
+// only by what calls use beyond their estimates, and the number of model calls is never exceeded.
 type Budget struct {
-	Tokens     int64 // of all kinds; 0: no bound
-	Cost       int64 // of what has a price, as in [Usage]; 0: no bound
-	ModelCalls int64 // as in [Session]; 0: no bound
+	Tokens     int64 // of all kinds; 0: no limit
+	Cost       int64 // of tokens with a price, see [Usage]; 0: no limit
+	ModelCalls int64 // see [Session]; 0: no limit
 }
 
-// Within is the budget, but no more than another one leaves.
+// Within is the budget, limited to what another budget leaves.
 func (b Budget) Within(most Budget) Budget {
 	return Budget{
 		Tokens: within(b.Tokens, most.Tokens), Cost: within(b.Cost, most.Cost), ModelCalls: within(b.ModelCalls, most.ModelCalls),
@@ -34,7 +33,7 @@ func within(n, most int64) int64 {
 	return n
 }
 
-// Check refuses a budget that makes no sense.
+// Check refuses a negative budget.
 func (b Budget) Check() error {
 	if min(b.Tokens, b.Cost, b.ModelCalls) < 0 {
 		return ErrBadInput.With("a budget is negative")
@@ -55,7 +54,7 @@ func (s *Session) spent() string {
 	return ""
 }
 
-// wouldSpendBudget reports whether an answer uses up the budget, or what there was did.
+// wouldSpendBudget reports whether the budget is spent once an answer is counted.
 func (d *decision) wouldSpendBudget(answer *Message) bool {
 	after := *d.session()
 	after.Usage = after.Usage.Add(answer.Usage)
@@ -63,12 +62,12 @@ func (d *decision) wouldSpendBudget(answer *Message) bool {
 	return after.spent() != ""
 }
 
-// estimateDecay is how much of what a call was reckoned to take stays when one takes less: all
-// but one part in so many.
+// estimateDecay is how fast an estimate falls when a call uses less: by one part in so many.
 const estimateDecay = 8
 
-// updateEstimate learns from what a call has taken: the next one is reckoned to take as much, or what
-// dearer ones took lately. Only a session with a budget wants to know.
+// updateEstimate updates the estimate after a call: the next call is expected to use as much as
+// this one, or nearly as much as more expensive ones shortly before. Only sessions with a budget
+// have an estimate.
 func (s *Session) updateEstimate(u Usage) {
 	if s.Budget == (Budget{}) {
 		return
@@ -77,7 +76,7 @@ func (s *Session) updateEstimate(u Usage) {
 	s.CallEstimate.Cost = max(u.Cost, s.CallEstimate.Cost-s.CallEstimate.Cost/estimateDecay)
 }
 
-// Reserved is what the calls of the runs that are with workers are reckoned to take.
+// Reserved is the estimated usage of the calls of all runs with workers.
 func (s *Session) Reserved() Budget {
 	n := int64(s.Running)
 	reserved := Budget{Tokens: n * s.CallEstimate.Tokens, Cost: n * s.CallEstimate.Cost}
@@ -87,8 +86,9 @@ func (s *Session) Reserved() Budget {
 	return reserved
 }
 
-// Cap is how many tasks may be with workers at once: as many as the budget has left for a
-// call of each, but one at least. Once it is spent nobody calls, and all of them may end.
+// Cap is how many tasks may be with workers at once: as many as the rest of the budget covers one
+// call each for, but at least one. Once the budget is spent, no model is called, and all runs may
+// end.
 func (s *Session) Cap() int {
 	most := s.Limits.Running
 	if s.spent() != "" {
@@ -106,25 +106,26 @@ func affordable(most int, left, budget, call int64) int {
 	return max(1, int(min(int64(most), left/call)))
 }
 
-// mustYield reports whether a task that is with a worker has to make way before it calls a model:
-// since more are than the budget has left for, or, of one that nobody waits for, since there
-// is left for just those and others wait.
+// mustYield reports whether a running task has to yield before it calls a model. That is so if more
+// tasks run than the budget covers. It is also so for a background task if the budget covers just
+// those that run, and others wait.
 func (s *Session) mustYield(t *Task) bool {
 	most := s.Cap()
 	return s.Running > most || t.Priority > 0 && s.Pending > 0 && s.Running == most && most < s.Limits.Running
 }
 
-// dollars are those that an amount in micros is.
+// dollars converts millionths of a dollar.
 func dollars(micros int64) float64 { return float64(micros) / 1e6 }
 
-// unblocks reports whether models can be called again with another budget.
+// unblocks reports whether another budget allows model calls again.
 func (s *Session) unblocks(b Budget) bool {
 	with := *s
 	with.Budget = b
 	return s.spent() != "" && with.spent() == ""
 }
 
-// setBudget gives the session another budget. Roots whose news have waited for one go on.
+// setBudget changes the session's budget. Roots and branches whose news has waited for that start
+// their next runs.
 func (d *decision) setBudget(b Budget) {
 	s := d.session()
 	if b == s.Budget {

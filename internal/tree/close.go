@@ -6,43 +6,43 @@ import (
 	"github.com/coppice-run/coppice/internal/excerpt"
 )
 
-// CloseSession ends a session: every run under way ends as abandoned, and nothing
-// can be asked of it any more; it can still be read. Answer: [Closed].
+// CloseSession ends a session. All runs under way end as abandoned, and no further work is
+// accepted. The session can still be read. Answer: [Closed].
 type CloseSession struct {
-	Detail string // why, in the client's words
+	Detail string // the client's reason
 }
 
-// DeleteSession closes a session, if it is open, and gives its rows up: from then
-// on it does not exist, and the store removes it step by step. Answer: [Closed].
+// DeleteSession closes a session, if it is open, and marks its rows for removal. From then on the
+// session does not exist, and the store removes its rows step by step. Answer: [Closed].
 type DeleteSession struct {
-	// IdleFor deletes the session only if none of its runs is under way and
-	// nothing has happened in it for so long; zero deletes it whatever it does.
+	// IdleFor deletes the session only if no run is under way and nothing has changed for so long;
+	// zero deletes it unconditionally.
 	IdleFor time.Duration
 }
 
-// ChangeSession gives a session another title or budget. Answer: [Done].
+// ChangeSession changes the title or the budget of a session. Answer: [Done].
 type ChangeSession struct {
-	Title  string  // empty: as it is
-	Budget *Budget // nil: as it is
+	Title  string  // empty: unchanged
+	Budget *Budget // nil: unchanged
 }
 
-// Closed says how many runs the end of a session has ended.
+// Closed says how many runs were ended.
 type Closed struct{ Runs int }
 
 func (Closed) isAnswer() {}
 
-// allowedWhenClosed reports whether a command means something in a session that is closed.
-// What workers say there is stale, as everywhere after a run's end.
+// allowedWhenClosed reports whether a command is decided in a closed session. Requests of workers
+// are stale there, as after the end of any run.
 func allowedWhenClosed(cmd Command) bool {
 	switch cmd.(type) {
 	case ofWorker, CreateSession, CloseSession, DeleteSession, Redeliver, Expire, Claim, Reattach, TakeCallback, SettleCallback,
-		DecideApproval: // of which only repeats are left
+		DecideApproval: // only repeats can succeed
 		return true
 	}
 	return false
 }
 
-// mayDecide refuses what is asked of a session that is not there any more.
+// mayDecide refuses commands to a session that does not exist, is closed, or is being deleted.
 func (v *View) mayDecide(cmd Command) error {
 	_, creates := cmd.(CreateSession)
 	switch s := v.session; {
@@ -116,7 +116,7 @@ func (d *decision) rename(title string) {
 	d.emitOutsideRun(d.view.task(s.Root), SessionChanged{Change: SessionRenamed, Title: title})
 }
 
-// closeSession ends all runs. Nobody is told of an end, since nobody can go on.
+// closeSession ends all runs, without news: no task can continue.
 func (d *decision) closeSession(detail string) int {
 	runs := d.cancelRuns(d.view.all(), ReasonAbandoned, detail)
 	s := d.session()
@@ -140,8 +140,8 @@ func (n *needs) root() *Task {
 	return n.task(n.view.session.Root)
 }
 
-// all gives the tasks that the view holds, in no order: those of the whole session
-// once everything was asked for, since branches hang off nobody.
+// all gives all tasks that the view holds, in no order. After asking for the tasks below the zero
+// id, these are the tasks of the whole session; branches have no parent.
 func (v *View) all() []*Task {
 	var all []*Task
 	for _, t := range v.tasks {

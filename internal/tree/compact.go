@@ -1,12 +1,11 @@
 package tree
 
-// Compact stores a summary in the place of the older part of a transcript. The
-// part stays as it is and can be read; a model sees the summary instead. Answer:
-// [Stored].
+// Compact stores a summary that replaces the older part of a transcript for the model. The older
+// messages stay stored and readable. Answer: [Stored].
 type Compact struct {
 	From
-	UpTo    int     // the last message that is summed up
-	Summary Message // the summary as blocks, and what the answer that it is made of cost
+	UpTo    int     // the last message that is summarized
+	Summary Message // the blocks of the summary, and the usage of the model's answer that it is made from
 }
 
 func (c Compact) needs(n *needs) { n.task(c.From.Task) }

@@ -7,55 +7,56 @@ import (
 	"github.com/coppice-run/coppice/internal/excerpt"
 )
 
-// Park gives a run's worker back until its open calls are closed, or until the session's
-// budget has enough left for one more call. Answer: [ParkedRun], or [Stored] with a boundary
-// if there is nothing to wait for.
+// Park gives a run back until its open calls are closed, or until the session's budget has enough
+// left for another call. Answer: [ParkedRun], or [Stored] with a boundary if there is nothing to
+// wait for.
 type Park struct{ From }
 
 // ParkedRun says that the run is parked.
 type ParkedRun struct{}
 
-// End ends a run with the model's answer, or with a failure. A run that has answered, and
-// could not take in what has come since because the budget is spent, completes with that
-// answer, and what it leaves is its detail. Answer: [Ended]; [Stored] with a boundary if there is news that the run has to take
-// in first; [ParkedRun] if it has to wait for its background children.
+// End ends a run with the model's answer, or with a failure. There is a special case: a run that
+// has answered, and could not take in later messages because the budget is spent, completes with
+// that answer, and Left becomes its detail.
+//
+// Answer: [Ended]; [Stored] with a boundary if the run has to take in its inbox first; [ParkedRun]
+// if it has to wait for its background children.
 type End struct {
 	From
 	Answer *Message // nil: the run failed
 	Reason Reason
 	Detail string
-	Left   string // what the run leaves behind where it has worked, which its result says
+	Left   string // what the run leaves behind in its workspace, for its result
 }
 
 // Ended says that the run has ended.
 type Ended struct{ State State }
 
-// Redeliver takes a run from a worker that was lost and offers it again, unless
-// its agent wants it to fail then; a run that has lost too many workers in a row
-// fails as poisoned. Answer: [Done].
+// Redeliver takes a run from a lost worker and offers it again. If its agent does not allow that,
+// the run fails. A run that has lost too many workers in a row fails as poisoned. Answer: [Done].
 type Redeliver struct {
 	Task   TaskID
 	Epoch  int64
-	Attach int  // the stream that broke; 0: whichever has the attempt
-	Blame  bool // the worker, not the orchestrator, was lost
+	Attach int  // the stream that broke; 0: any
+	Blame  bool // the worker was lost, not the orchestrator
 }
 
-// Expire is for a timer that is due: a waiting call is closed with what its task
-// has said so far, and a run whose time is up fails. Answer: [Done]. It is not an
-// error if the timer has nothing to say any more.
+// Expire handles a timer that is due: a waiting call is closed with what its task has said so far,
+// and a run whose time is up fails. It is not an error if the timer no longer applies. Answer:
+// [Done].
 type Expire struct {
 	Task TaskID
 	Ref  CallRef
-	Due  time.Time // when it was; zero: whichever timer there is
+	Due  time.Time // the timer's due time; zero: any timer
 }
 
-// stale reports whether what is waited for has another timer by now, since it began after the
-// one that is due, or is due after it.
+// stale reports whether the timer that is due is not the current one: what it was for started after
+// that, or is due later.
 func (c Expire) stale(began, due time.Time) bool {
 	return !c.Due.IsZero() && (c.Due.Before(due) || !c.Due.After(began))
 }
 
-// Done says that a command of the orchestrator's own was carried out.
+// Done is the answer of commands without a result.
 type Done struct{}
 
 // MaxStrikes is how many workers in a row a run may lose without progress.
@@ -125,8 +126,8 @@ func (c End) decide(d *decision) (Answer, error) {
 	}
 	d.recordRequest(t, c.From)
 	m := d.appendAnswer(t, *c.Answer)
-	// A run that may ask no more could do nothing with news: its answer stands, and what is
-	// in the inbox waits for somebody to resume it.
+	// A run that may not call its model again cannot use news: its answer stands, and its inbox
+	// waits until the task is resumed.
 	goesOn := t.Depth > 0 && d.mayCallModel(t)
 	switch {
 	case goesOn && t.Inbox > 0:
@@ -142,8 +143,8 @@ func (c End) decide(d *decision) (Answer, error) {
 	return d.complete(t, ""), nil
 }
 
-// complete ends a run with what it has answered, which is its last message; left is what that
-// does not say of what the run leaves.
+// complete ends a run with its last message as the answer; left is what the run leaves behind that
+// the answer does not say.
 func (d *decision) complete(t *Task, left string) Ended {
 	t.Answer = t.LastAnswer
 	d.finish(t, StateCompleted, ReasonUnspecified, left)
@@ -169,7 +170,8 @@ func (c Redeliver) needs(n *needs) {
 	n.finish(t)
 }
 
-// failure gives the reason why losing its worker ends the run, if it does.
+// failure gives the reason with which the run fails if it has lost its worker; false if it
+// continues.
 func (c Redeliver) failure(t *Task) (Reason, bool) {
 	switch {
 	case t == nil || t.State != StateRunning:
@@ -255,11 +257,10 @@ func (c Expire) decide(d *decision) (Answer, error) {
 	return Done{}, nil
 }
 
-// ofRun reports whether the timer is a run's, not a call's.
+// ofRun reports whether the timer belongs to a run, not to a call.
 func (c Expire) ofRun() bool { return c.Ref.Message == 0 }
 
-// runTimedOut ends a run whose time is up; a timer that was left behind by an earlier
-// attempt or run means nothing.
+// runTimedOut ends a run whose time is up. A timer of an earlier attempt or run is ignored.
 func (d *decision) runTimedOut(t *Task, timer CallRef) {
 	var due time.Time
 	var reason Reason

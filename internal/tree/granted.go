@@ -7,8 +7,8 @@ import (
 	"github.com/coppice-run/coppice/internal/policy"
 )
 
-// othersAsking asks for all that waits for a decision beside one call of a task: only once more
-// asks than the task itself does, all tasks have to be looked through.
+// othersAsking asks for all other open approvals of the session. All tasks have to be read only if
+// more approvals are open than the task's own.
 func (n *needs) othersAsking(t *Task) {
 	s := n.view.session
 	if t == nil || s == nil || s.Asking < 2 {
@@ -28,7 +28,7 @@ func (n *needs) othersAsking(t *Task) {
 	}
 }
 
-// allowGranted allows for the session what is open and would be granted if it asked now.
+// allowGranted allows, for the session, the open approvals that its grants now cover.
 func (d *decision) allowGranted(message string) {
 	var granted []*Approval
 	for _, t := range d.view.all() {
@@ -51,8 +51,8 @@ func (d *decision) allowGranted(message string) {
 	}
 }
 
-// grantedBy reports whether all that asks has been granted. Of an approval that names as many
-// rules as it can, more may ask.
+// grantedBy reports whether all rules that ask have been granted. An approval that names the
+// maximum number of rules may have more rules that ask.
 func (a *Approval) grantedBy(grants []string) bool {
 	return len(a.Rules) < maxRules && policy.Verdict{Decision: policy.Ask, Rules: a.Rules}.Granted(grants)
 }

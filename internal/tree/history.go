@@ -5,11 +5,11 @@ import (
 	"fmt"
 )
 
-// MaxHistory bounds the messages that a session can begin with.
+// MaxHistory limits the messages that a session can begin with.
 const MaxHistory = 20_000
 
-// checkHistory refuses messages that can't be the transcript of a root: it begins
-// with a user message, and the results of calls are the tool message after them.
+// checkHistory refuses messages that cannot be a root's transcript: it begins with a user message,
+// and the results of calls are in the tool message after them.
 func (l Limits) checkHistory(history []Message) error {
 	if len(history) > MaxHistory {
 		return ErrTooLarge.With("a history has %d messages, the bound is %d", len(history), MaxHistory)
@@ -44,7 +44,7 @@ func (l Limits) checkHistory(history []Message) error {
 	return nil
 }
 
-// inHistory says which message of a history is refused.
+// inHistory adds to an error which message of a history it is about.
 func inHistory(n int, err error) error {
 	var refusal *Error
 	if errors.As(err, &refusal) {
@@ -53,8 +53,8 @@ func inHistory(n int, err error) error {
 	return fmt.Errorf("message %d of the history: %w", n, err)
 }
 
-// resultsOf gives the results in a message of the calls before it: one of each,
-// in their order.
+// resultsOf gives the results in a message: exactly one for each call of the message before it, in
+// the same order.
 func (m *Message) resultsOf(asked *Message) ([]ToolResult, error) {
 	var results []ToolResult
 	for _, b := range m.Blocks {
@@ -78,8 +78,8 @@ func (m *Message) resultsOf(asked *Message) ([]ToolResult, error) {
 	return results, nil
 }
 
-// importHistory gives a root that has no message yet the messages of another place. They
-// are of no run, and nothing is counted for them: it was paid for elsewhere.
+// importHistory gives a root without messages the imported ones. They belong to no run, and their
+// usage is not counted: it was paid for elsewhere.
 func (d *decision) importHistory(t *Task, history []Message) {
 	for i := range history {
 		m := history[i]
@@ -107,7 +107,7 @@ func (d *decision) importHistory(t *Task, history []Message) {
 	d.emitOutsideRun(t, Imported{Messages: len(history), Head: t.Head})
 }
 
-// importCalls adds the calls of an imported message, which have their results.
+// importCalls adds the closed calls of an imported message.
 func (d *decision) importCalls(t *Task, asked, answered *Message) {
 	for _, b := range answered.Blocks {
 		r, ok := b.(ToolResult)

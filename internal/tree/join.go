@@ -2,31 +2,31 @@ package tree
 
 import "time"
 
-// Join says what the ends of the other children that one message asked for mean for a child.
-// If it is not [JoinAll] the child is in a race with those of which the same can be said, and
-// it is how many of them have to complete before the child is cancelled. In a call that waits
-// it is how many still have to.
+// Join says what the ends of the other children of one message mean for a child. If it is not
+// [JoinAll], the child is in a race with the other children in that message with such a policy: it
+// is cancelled when so many of them have completed. In a waiting call it is how many still have to
+// complete.
 type Join uint8
 
-// The policies. Between them are quorums.
+// The policies. Values between JoinAny and JoinMax are quorums.
 const (
-	JoinAll Join = 0 // they mean nothing: each call waits for its own child
-	JoinAny Join = 1 // the first that completes wins
+	JoinAll Join = 0 // no meaning: each call waits for its own child
+	JoinAny Join = 1 // the first child that completes wins
 	JoinMax Join = 250
 )
 
-// maxJoin bounds how long a call may wait for its child.
+// maxJoin limits how long a call may wait for its child.
 const maxJoin = 7 * 24 * time.Hour
 
-// settleRace tells the race that a call was in, if there is one, that its child has completed: the
-// children of other calls in it for which enough have are cancelled.
+// settleRace is called when the child of a call has completed. It cancels the children of the other
+// calls in its race for which enough have completed.
 func (d *decision) settleRace(t *Task, won *Call) {
 	if won.Join == JoinAll || won.IsError || t.OpenCalls == 0 {
 		return
 	}
 	for _, c := range d.view.calls[t.ID] {
 		if c != nil && c.Child == won.Child && c.Ref.Message == won.Ref.Message && c.Ref != won.Ref && c.State == CallClosed {
-			return // another call has waited for the same child, and has told of it
+			return // another call has waited for the same child, and has counted it
 		}
 	}
 	for _, c := range d.view.openCalls(t) {
@@ -46,8 +46,7 @@ func (d *decision) settleRace(t *Task, won *Call) {
 	}
 }
 
-// settleRace asks for what ends with the calls of the race for which this was the last that had
-// to complete.
+// settleRace asks for everything that ends with the calls whose races this call decides.
 func (n *needs) settleRace(id TaskID, ref CallRef) {
 	won := n.view.calls[id][ref]
 	t := n.view.tasks[id]
@@ -63,8 +62,8 @@ func (n *needs) settleRace(id TaskID, ref CallRef) {
 	}
 }
 
-// complete asks for what is read when a run ends with an answer: the children that
-// have lost against it end with it.
+// complete asks for what is read when a run ends with an answer, including the children that have
+// lost a race against it.
 func (n *needs) complete(t *Task) {
 	n.finish(t)
 	if t == nil {
@@ -78,8 +77,8 @@ func (n *needs) complete(t *Task) {
 	}
 }
 
-// joinTimedOut acts when a call has waited as long as it may: its child goes on in the
-// background, or ends where there is no such thing.
+// joinTimedOut is called when a call has waited as long as it may. Its child moves to the
+// background, or is cancelled where background work is switched off.
 func (d *decision) joinTimedOut(t *Task, c *Call) {
 	if child := d.view.task(c.Child.Task); child.isAwaitedBy(c) && d.session().Limits.NoBackground {
 		d.cancel(child, ReasonCancelledByParent, "the join's deadline passed, and background work is switched off")

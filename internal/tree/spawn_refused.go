@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// mayHaveChild refuses a child that breaks a cap or can't be spawned.
+// mayHaveChild refuses a child that exceeds a cap or cannot be spawned.
 func (d *decision) mayHaveChild(parent *Task, c Child) error {
 	limits := d.session().Limits
 	if err := checkName("the agent", c.AgentName); err != nil {
@@ -46,7 +46,7 @@ func (d *decision) mayHaveChild(parent *Task, c Child) error {
 	return c.checkText(limits)
 }
 
-// checkText refuses what a child can't be told.
+// checkText refuses a prompt or context that is too large.
 func (c Child) checkText(limits Limits) error {
 	if err := limits.checkPart("the prompt", c.Prompt); err != nil {
 		return err
@@ -71,7 +71,7 @@ func (c Child) messageBlocks() []Block {
 	return blocks
 }
 
-// checkIterations refuses more model calls than a root may make.
+// checkIterations refuses a limit of model calls above that of a root and that of the agent.
 func (d *decision) checkIterations(c Child) error {
 	most := d.session().Limits.RootIterations
 	if c.Agent != nil {
@@ -83,7 +83,7 @@ func (d *decision) checkIterations(c Child) error {
 	return nil
 }
 
-// mayQueue refuses a run when too many wait for a worker.
+// mayQueue refuses a run when too many runs of the session wait for a worker.
 func (d *decision) mayQueue() error {
 	if s := d.session(); s.Limits.Queue > 0 && s.Pending >= s.Limits.Queue {
 		return ErrQueue.With("%d", s.Limits.Queue)

@@ -7,28 +7,28 @@ import (
 	"time"
 )
 
-// Trace is where a run hangs in a trace: in which, and below which span.
+// Trace is the place of a run in a trace: the trace and the parent span.
 type Trace struct {
 	ID     TraceID
-	Parent SpanID // zero: the run is the first of its trace
-	Flags  byte   // as W3C has them, and TraceGiven; zero in a trace of our own
+	Parent SpanID // zero: the run is the first span of the trace
+	Flags  byte   // as in W3C Trace Context, and TraceGiven; zero in a trace of our own
 }
 
-// TraceGiven is set in the flags of a trace that a client has begun: whether it is
-// recorded is up to the client, and stands in the flags.
+// TraceGiven is set in the flags of a trace that a client has started. Whether it is recorded is
+// the client's decision, in the other flags.
 const TraceGiven = 0x80
 
-// TraceID names a trace, as W3C has it.
+// TraceID names a trace, as in W3C Trace Context.
 type TraceID [16]byte
 
-// SpanID names a span: the bytes that W3C has, as a number.
+// SpanID names a span: the bytes of W3C Trace Context as a number.
 type SpanID uint64
 
-// IsZero reports whether nothing is said of a trace.
+// IsZero reports whether no trace is given.
 func (t Trace) IsZero() bool { return t == Trace{} }
 
-// RunSpan is the span of a run. It follows from which run it is, so whoever works on
-// the run knows it before it is written, and it is the same however often it is.
+// RunSpan is the span of a run. It follows from the task and the run alone, so every worker of the
+// run knows it before it is written, and it is the same each time that it is written.
 func RunSpan(task TaskID, run int) SpanID {
 	return spanID(spanSum('r', task, run, 0))
 }
@@ -51,8 +51,8 @@ func (t *Task) childTrace() Trace {
 	return Trace{ID: t.Trace.ID, Parent: RunSpan(t.ID, t.Run), Flags: t.Trace.Flags}
 }
 
-// traceOf says where the run that begins hangs: below the span of the client that asks
-// for it, if it has named one, below the run that asks for it, or in a trace of its own.
+// traceOf is the place of a new run in a trace: below the span that the client has named, or below
+// the run that asks for it, or in a trace of its own.
 func (d *decision) traceOf(t *Task, a requester) Trace {
 	if !a.trace.IsZero() {
 		return a.trace
@@ -64,8 +64,8 @@ func (d *decision) traceOf(t *Task, a requester) Trace {
 	return Trace{ID: TraceID(sum[:16])}
 }
 
-// CompletedPhase is a part of the life of a run that is over. It is told to those who measure,
-// and stored nowhere.
+// CompletedPhase is a phase in the life of a run that is over. It is reported for metrics and
+// traces, and not stored.
 type CompletedPhase struct {
 	Phase  Phase
 	Task   TaskID
@@ -75,28 +75,28 @@ type CompletedPhase struct {
 	Trace  Trace
 	Epoch  int64
 	Worker string // of an attempt
-	Lost   bool   // the attempt ended since its worker was lost
-	Next   State  // of the run, which it has left its last one for; of a part of one alone
-	First  bool   // it is the first of its kind of the run
+	Lost   bool   // the attempt ended because its worker was lost
+	Next   State  // the state that the run has entered; unset for PhaseCall and PhaseRun
+	First  bool   // the first such phase of the run
 	From   time.Time
 	To     time.Time
-	Ended  *Task // of a whole run or its call: the task as it was when the run ended
+	Ended  *Task // of PhaseRun and PhaseCall: the task as it was when the run ended
 }
 
-// Phase is a part of the life of a run.
+// Phase is a phase in the life of a run.
 type Phase uint8
 
-// The parts.
+// The phases.
 const (
 	PhaseUnspecified Phase = iota
 	PhaseQueued            // waited for a worker
-	PhaseAttempt           // was with one
+	PhaseAttempt           // was with a worker
 	PhaseParked            // waited for what it had asked for
-	PhaseCall              // somebody's call waited for it
-	PhaseRun               // all of it, from its acceptance to its end
+	PhaseCall              // a call waited for it
+	PhaseRun               // the whole run, from its acceptance to its end
 )
 
-// recordStateLeft tells that the run leaves its state, and whether since its worker was lost.
+// recordStateLeft reports that the run leaves its state, and whether because its worker was lost.
 func (d *decision) recordStateLeft(t *Task, to State, lost bool) {
 	if d.env.SkipMetrics {
 		return
@@ -116,14 +116,14 @@ func (d *decision) recordStateLeft(t *Task, to State, lost bool) {
 	d.recordPhase(t, p)
 }
 
-// recordPhase completes what is told of a run.
+// recordPhase completes a phase of a run and reports it.
 func (d *decision) recordPhase(t *Task, p CompletedPhase) {
 	p.Task, p.Run, p.Kind, p.Agent, p.Trace, p.Epoch, p.To = t.ID, t.Run, t.Kind, t.Agent, t.Trace, t.Epoch, d.env.Now
 	d.view.changes.Phases = append(d.view.changes.Phases, p)
 }
 
-// recordCallPhase tells of a call that waits for the run no more: it has the run's result, or
-// the run goes on without it.
+// recordCallPhase reports that a call no longer waits for the run: it has the run's result, or its
+// task continues without that.
 func (d *decision) recordCallPhase(t *Task) {
 	if d.env.SkipMetrics || t.Caller.IsZero() || t.Call == (CallRef{}) {
 		return
@@ -132,7 +132,7 @@ func (d *decision) recordCallPhase(t *Task) {
 	d.recordPhase(t, CompletedPhase{Phase: PhaseCall, From: t.AcceptedAt, Ended: &ended})
 }
 
-// recordRunPhase tells of a run that has ended.
+// recordRunPhase reports a run that has ended.
 func (d *decision) recordRunPhase(t *Task) {
 	if d.env.SkipMetrics {
 		return
@@ -141,14 +141,13 @@ func (d *decision) recordRunPhase(t *Task) {
 	d.recordPhase(t, CompletedPhase{Phase: PhaseRun, From: t.AcceptedAt, Ended: &ended})
 }
 
-// SpawnOutcome is what became of the wish for a child. It is told to those who measure, and
-// stored nowhere.
+// SpawnOutcome is the result of a request for a child. It is reported for metrics, and not stored.
 type SpawnOutcome struct {
 	Kind    Kind
-	Refused string // the reason, as [Error.Reason] has it; empty: the child was started
+	Refused string // the reason, see [Error.Reason]; empty: the child was started
 }
 
-// recordSpawn tells what became of the wish for a child.
+// recordSpawn reports the result of a request for a child.
 func (d *decision) recordSpawn(kind Kind, err error) {
 	if d.env.SkipMetrics {
 		return
