@@ -54,11 +54,11 @@
 // internal/orchestrator/service.go and work.go: a replica's side of clients and
 // of workers. work.go serves the stream of a worker's slot; the stream is the
 // attempt's lease. When it breaks, internal/alive finds out whether its worker is
-// dead; roster.go knows whose the streams are. hub.go tells those who look at a session
-// that something has happened: who waits for a run (wait.go), and the tail, which reads the
-// log once for all who watch it here (tail.go, watch.go). What a model writes is shown
-// before it is stored: by the hub to those who watch here, by
-// relay.go to the replicas that wish for it, which wishes.go tells.
+// dead; worker_registry.go knows which worker each stream belongs to. hub.go notifies the
+// observers of a session: those that wait for a run (wait.go), and the tail, which reads the
+// log once for all its watchers here (tail.go, watch.go). Text that a model writes is shown
+// before it is stored: the hub shows it to watchers here, and relay.go sends it to the
+// replicas that have announced interest in it (interests.go).
 // internal/api puts it behind gRPC; internal/wire translates, and holds the one table
 // of error codes. internal/api/guard.go says who may call what, by the tokens of
 // internal/auth; a tenant comes from there alone.

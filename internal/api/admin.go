@@ -11,8 +11,8 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// findSessionsMost is how many sessions one FindSessions may name.
-const findSessionsMost = 1000
+// maxFindSessions bounds the sessions that one FindSessions may name.
+const maxFindSessions = 1000
 
 type adminServer struct {
 	pb.UnimplementedAdminServiceServer
@@ -22,7 +22,7 @@ type adminServer struct {
 func (s *adminServer) Diagnose(ctx context.Context, req *pb.DiagnoseRequest) (*pb.DiagnoseResponse, error) {
 	resp := &pb.DiagnoseResponse{}
 	if req.GetSessionId() != "" {
-		id, err := sessionID(req.GetSessionId())
+		id, err := parseSessionID(req.GetSessionId())
 		if err != nil {
 			return nil, err
 		}
@@ -43,7 +43,7 @@ func (s *adminServer) Diagnose(ctx context.Context, req *pb.DiagnoseRequest) (*p
 	for i := range page.Rows {
 		err := s.examine(ctx, page.Rows[i].ID, resp)
 		if errors.Is(err, tree.ErrNoSession) {
-			continue // it was deleted a moment ago
+			continue // it was deleted meanwhile
 		}
 		if err != nil {
 			return nil, err
@@ -90,8 +90,8 @@ func (s *adminServer) GetStats(ctx context.Context, _ *pb.GetStatsRequest) (*pb.
 
 func (s *adminServer) FindSessions(ctx context.Context, req *pb.FindSessionsRequest) (*pb.FindSessionsResponse, error) {
 	named := req.GetSessionIds()
-	if len(named) > findSessionsMost {
-		return nil, tree.ErrBadInput.With("session_ids has %d sessions, at most %d", len(named), findSessionsMost)
+	if len(named) > maxFindSessions {
+		return nil, tree.ErrBadInput.With("session_ids has %d sessions, at most %d", len(named), maxFindSessions)
 	}
 	ids := make([]tree.SessionID, len(named))
 	for i, name := range named {
@@ -111,7 +111,7 @@ func (s *adminServer) FindSessions(ctx context.Context, req *pb.FindSessionsRequ
 	return resp, nil
 }
 
-// examine adds what is found of one session to the answer.
+// examine adds the violations found in one session to the response.
 func (s *adminServer) examine(ctx context.Context, id tree.SessionID, resp *pb.DiagnoseResponse) error {
 	rows, err := s.svc.Store.Rows(ctx, id)
 	if err != nil {

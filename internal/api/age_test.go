@@ -29,13 +29,13 @@ import (
 	"github.com/coppice-run/coppice/internal/workspace"
 )
 
-// inTheEnd is when a replica that comes later has its share, whatever chance has decided: half a
-// dozen times where each idle slot's stream goes.
+// inTheEnd is the time after which a replica that was added later has its share, however chance has
+// it: about six moves of each idle slot's stream.
 const inTheEnd = 5 * time.Minute
 
-// TestALaterReplicaGetsItsShare: connections end by and by, so that clients look up again where
-// replicas are. Calls and the streams of idle slots go to the later one too, while runs and watches
-// stay on the streams that they have.
+// TestALaterReplicaGetsItsShare: connections end after a while, and clients then resolve the
+// addresses of replicas again. Calls and the streams of idle slots go to a new replica too. Runs
+// and watches stay on their streams.
 func TestALaterReplicaGetsItsShare(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -82,7 +82,7 @@ func TestALaterReplicaGetsItsShare(t *testing.T) {
 	})
 }
 
-// names is the replicas that a name stands for.
+// names is the addresses that a name resolves to.
 type names struct {
 	t        *testing.T
 	resolver *manual.Resolver
@@ -103,7 +103,7 @@ func newNames(t *testing.T) *names {
 	return n
 }
 
-// serve has a replica begin, which is found by who looks it up from now on.
+// serve starts a replica, which later resolutions of the name include.
 func (n *names) serve(name string) *replica {
 	l, r := bufconn.Listen(1<<20), &replica{name: name, count: map[string]int{}, watched: make(chan *pb.WatchSessionResponse)}
 	server := grpc.NewServer(api.Keepalive()...)
@@ -146,7 +146,7 @@ func (n *names) connect() *grpc.ClientConn {
 	return conn
 }
 
-// work has a worker work, which gets one run. Its model answers once answers is closed.
+// work runs a worker, which gets one run. Its model answers once answers is closed.
 func (n *names) work(conn *grpc.ClientConn, slots int) (answers chan struct{}) {
 	redis, err := dispatch.OpenEmbedded()
 	if err != nil {
@@ -199,7 +199,7 @@ func (w waiting) Generate(ctx context.Context, _ *model.Request, _ func(model.De
 
 var hint = dispatch.Hint{Session: tree.SessionID{15: 1}, Task: tree.TaskID{15: 2}, Epoch: 1}
 
-// replica is an orchestrator that counts what is asked of it, and which streams it has.
+// replica is an orchestrator that counts its calls and knows its streams.
 type replica struct {
 	pb.UnimplementedWorkerServiceServer
 	pb.UnimplementedSessionServiceServer

@@ -12,7 +12,7 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-var errNameless = tree.ErrBadInput.With("name is missing")
+var errNoName = tree.ErrBadInput.With("name is missing")
 
 type agentServer struct {
 	pb.UnimplementedAgentServiceServer
@@ -26,7 +26,7 @@ func (s *agentServer) ListAgents(ctx context.Context, _ *pb.ListAgentsRequest) (
 	}
 	resp := &pb.ListAgentsResponse{}
 	for _, def := range all {
-		resp.Agents = append(resp.Agents, agent(def))
+		resp.Agents = append(resp.Agents, agentProto(def))
 	}
 	for _, p := range problems {
 		resp.Problems = append(resp.Problems, &pb.AgentProblem{Source: p.Source, Detail: p.Err.Error(), Kept: p.Kept})
@@ -36,13 +36,13 @@ func (s *agentServer) ListAgents(ctx context.Context, _ *pb.ListAgentsRequest) (
 
 func (s *agentServer) GetAgent(ctx context.Context, req *pb.GetAgentRequest) (*pb.GetAgentResponse, error) {
 	if req.GetName() == "" {
-		return nil, errNameless
+		return nil, errNoName
 	}
 	def, versions, err := s.svc.GetAgent(ctx, tenant(ctx), req.GetName(), req.GetVersion())
 	if err != nil {
 		return nil, err
 	}
-	resp := &pb.GetAgentResponse{Agent: agent(def)}
+	resp := &pb.GetAgentResponse{Agent: agentProto(def)}
 	resp.Agent.Prompt, resp.Agent.Reminder, resp.Agent.Definition = def.Prompt, def.Reminder, string(def.Marshal())
 	for _, v := range versions {
 		resp.Versions = append(resp.Versions, &pb.AgentVersion{Version: v.Version, PutTime: timestamppb.New(v.PutAt)})
@@ -55,12 +55,12 @@ func (s *agentServer) PutAgent(ctx context.Context, req *pb.PutAgentRequest) (*p
 	if err != nil {
 		return nil, err
 	}
-	return &pb.PutAgentResponse{Agent: agent(def)}, nil
+	return &pb.PutAgentResponse{Agent: agentProto(def)}, nil
 }
 
 func (s *agentServer) DeleteAgent(ctx context.Context, req *pb.DeleteAgentRequest) (*pb.DeleteAgentResponse, error) {
 	if req.GetName() == "" {
-		return nil, errNameless
+		return nil, errNoName
 	}
 	version, err := s.svc.DeleteAgent(ctx, tenant(ctx), req.GetName())
 	if err != nil {
@@ -69,7 +69,7 @@ func (s *agentServer) DeleteAgent(ctx context.Context, req *pb.DeleteAgentReques
 	return &pb.DeleteAgentResponse{Version: version}, nil
 }
 
-func agent(def *agentdef.Definition) *pb.Agent {
+func agentProto(def *agentdef.Definition) *pb.Agent {
 	out := &pb.Agent{
 		Name: def.Name, Description: def.Description, Mode: pb.AgentMode(def.Mode), Tools: def.Tools,
 		Model: def.Model, MaxIterations: int32(def.MaxIterations), Source: def.Source,

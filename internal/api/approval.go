@@ -24,7 +24,7 @@ func (s *approvalServer) ListApprovals(ctx context.Context, req *pb.ListApproval
 	var session tree.SessionID
 	if req.GetSessionId() != "" {
 		var err error
-		if session, err = sessionID(req.GetSessionId()); err != nil {
+		if session, err = parseSessionID(req.GetSessionId()); err != nil {
 			return nil, err
 		}
 	} else if req.GetIncludeDecided() {
@@ -39,7 +39,7 @@ func (s *approvalServer) ListApprovals(ctx context.Context, req *pb.ListApproval
 		return nil, err
 	}
 	resp := &pb.ListApprovalsResponse{}
-	resp.Approvals, resp.NextPageToken, err = rows(page, func(a *orchestrator.Approval) (*pb.Approval, error) {
+	resp.Approvals, resp.NextPageToken, err = pageRows(page, func(a *orchestrator.Approval) (*pb.Approval, error) {
 		return wire.Approval(a.Session, &a.Approval), nil
 	})
 	return resp, err

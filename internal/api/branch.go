@@ -10,7 +10,7 @@ import (
 )
 
 func (s *taskServer) CreateBranch(ctx context.Context, req *pb.CreateBranchRequest) (*pb.CreateBranchResponse, error) {
-	session, task, err := both(req.GetSessionId(), req.GetTaskId(), true)
+	session, task, err := parseTaskRef(req.GetSessionId(), req.GetTaskId(), true)
 	if err != nil {
 		return nil, err
 	}
@@ -18,12 +18,12 @@ func (s *taskServer) CreateBranch(ctx context.Context, req *pb.CreateBranchReque
 	if err != nil {
 		return nil, tree.ErrBadInput.With("message_id: %v", err)
 	}
-	key, err := once(req.GetIdempotencyKey(), req)
+	key, err := parseIdempotency(req.GetIdempotencyKey(), req)
 	if err != nil {
 		return nil, err
 	}
-	t, err := s.svc.CreateBranch(ctx, tenant(ctx), session, orchestrator.NewBranch{
-		Task: task, Message: message, Apart: req.InheritContext != nil && !req.GetInheritContext(),
+	t, err := s.svc.CreateBranch(ctx, tenant(ctx), session, orchestrator.BranchSpec{
+		Task: task, Message: message, WithoutContext: req.InheritContext != nil && !req.GetInheritContext(),
 		Text: req.GetText(), Regenerate: req.GetRegenerate(), Description: req.GetDescription(), Select: req.GetSelect(),
 	}, key)
 	if err != nil {
@@ -33,7 +33,7 @@ func (s *taskServer) CreateBranch(ctx context.Context, req *pb.CreateBranchReque
 }
 
 func (s *taskServer) SelectBranch(ctx context.Context, req *pb.SelectBranchRequest) (*pb.SelectBranchResponse, error) {
-	session, task, err := both(req.GetSessionId(), req.GetTaskId(), true)
+	session, task, err := parseTaskRef(req.GetSessionId(), req.GetTaskId(), true)
 	if err != nil {
 		return nil, err
 	}
@@ -44,10 +44,11 @@ func (s *taskServer) SelectBranch(ctx context.Context, req *pb.SelectBranchReque
 	return &pb.SelectBranchResponse{Task: wire.Task(t)}, nil
 }
 
-// inherited sends what a task sees of others' conversations, after an ordinal.
-func (s *taskServer) inherited(t *tree.Task, after int, stream pb.TaskService_GetTranscriptServer) error {
+// sendInherited sends the messages of other conversations that a task sees, if their ordinal is
+// higher than after.
+func (s *taskServer) sendInherited(t *tree.Task, after int, stream pb.TaskService_GetTranscriptServer) error {
 	messages, err := s.svc.Store.Inherited(stream.Context(), t.Session, t.ID)
-	if gone := s.gone(stream.Context(), t); gone != nil {
+	if gone := s.checkExists(stream.Context(), t); gone != nil {
 		return gone
 	}
 	if err != nil {

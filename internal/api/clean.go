@@ -10,8 +10,8 @@ import (
 	"github.com/coppice-run/coppice/internal/wire"
 )
 
-// unaryClean takes the secrets out of requests, before anybody has seen them. It is
-// where all comes in that clients and workers say.
+// unaryClean removes secrets from requests before any handler sees them. Everything that clients
+// and workers send passes through here or through streamClean.
 func unaryClean(secrets *redact.Redactor) grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 		cleanRequest(req, secrets)
@@ -30,7 +30,7 @@ type cleanStream struct {
 	secrets *redact.Redactor
 }
 
-// RecvMsg receives a message without secrets.
+// RecvMsg receives a message and removes secrets from it.
 func (s cleanStream) RecvMsg(m any) error {
 	err := s.ServerStream.RecvMsg(m)
 	if err == nil {

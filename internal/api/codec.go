@@ -8,7 +8,8 @@ import (
 	"github.com/coppice-run/coppice/internal/wire"
 )
 
-// codec is gRPC's own, but for steps that are encoded already: they are passed on.
+// codec is gRPC's own codec, except that steps, which are encoded already, are passed on as they
+// are.
 type codec struct{ encoding.CodecV2 }
 
 func newCodec() codec { return codec{encoding.GetCodecV2(proto.Name)} }

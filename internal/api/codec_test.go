@@ -11,7 +11,7 @@ import (
 	"github.com/coppice-run/coppice/internal/wire"
 )
 
-// TestTheCodecPassesStepsOn, as often as they are sent; all else it encodes.
+// TestTheCodecPassesStepsOn: a step can be sent several times; other messages are encoded.
 func TestTheCodecPassesStepsOn(t *testing.T) {
 	t.Parallel()
 	c := newCodec()

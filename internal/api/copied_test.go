@@ -16,7 +16,7 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// TestSpawnTaskIsTakenWhole: each field of the request is in the task that comes of it.
+// TestSpawnTaskIsTakenWhole: each field of the request is in the task that it creates.
 func TestSpawnTaskIsTakenWhole(t *testing.T) {
 	t.Parallel()
 	svc := setup(t)
@@ -65,8 +65,8 @@ func TestSpawnTaskIsTakenWhole(t *testing.T) {
 	}
 }
 
-// TestCreateSessionIsTakenWhole: each field of the request is in the session that comes of it,
-// or in its root.
+// TestCreateSessionIsTakenWhole: each field of the request is in the session that it creates, or in
+// the root.
 func TestCreateSessionIsTakenWhole(t *testing.T) {
 	t.Parallel()
 	svc := setup(t)
@@ -87,7 +87,7 @@ func TestCreateSessionIsTakenWhole(t *testing.T) {
 	if err != nil || again.GetSession().GetId() != resp.GetSession().GetId() {
 		t.Errorf("idempotency_key: a repeat gives %v, %v", again.GetSession(), err)
 	}
-	id, err := sessionID(resp.GetSession().GetId())
+	id, err := parseSessionID(resp.GetSession().GetId())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,8 +106,8 @@ func TestCreateSessionIsTakenWhole(t *testing.T) {
 	}
 }
 
-// taken holds each field of a request against that of the same name, or of the other name it
-// has there, in what came of the request. What can't be seen there is for the caller to look at.
+// taken compares each field of a request with the field of the same name, or of the name in names,
+// in the messages that came of it. The caller checks the fields in elsewhere.
 func taken(t *testing.T, req proto.Message, names map[protoreflect.Name]protoreflect.Name, elsewhere []protoreflect.Name, came ...proto.Message) {
 	t.Helper()
 	fields := req.ProtoReflect().Descriptor().Fields()
@@ -132,7 +132,7 @@ func taken(t *testing.T, req proto.Message, names map[protoreflect.Name]protoref
 	}
 }
 
-// firstWords is what the first message of a task says.
+// firstWords returns the texts of the first messages of a task.
 func firstWords(t *testing.T, svc *orchestrator.Service, task *tree.Task) (said []string) {
 	t.Helper()
 	messages, err := svc.Store.Transcript(t.Context(), task.Session, task.ID, 0, 1)

@@ -1,4 +1,4 @@
 package api
 
-// Keepalive is what servers do with connections.
-var Keepalive = keepalives
+// Keepalive returns the options of a server's connections.
+var Keepalive = connectionOptions

@@ -18,9 +18,9 @@ import (
 	"github.com/coppice-run/coppice/internal/wire"
 )
 
-// users says who may use which service, beside admins, who may use all of them. A
-// service without a line is nobody's.
-var users = map[string][]auth.Role{
+// allowedRoles says which roles may use a service. Admins may use all services that are listed;
+// nobody may use a service that is not listed.
+var allowedRoles = map[string][]auth.Role{
 	pb.SessionService_ServiceDesc.ServiceName:  {auth.RoleClient},
 	pb.TaskService_ServiceDesc.ServiceName:     {auth.RoleClient},
 	pb.AgentService_ServiceDesc.ServiceName:    {auth.RoleClient},
@@ -32,75 +32,76 @@ var users = map[string][]auth.Role{
 	reflectionalpha.ServerReflection_ServiceDesc.ServiceName: {auth.RoleClient, auth.RoleWorker},
 }
 
-// open is what anybody may call: it says no more than that the server is there.
-var open = healthpb.Health_ServiceDesc.ServiceName
+// publicService needs no token. It says only that the server is there.
+var publicService = healthpb.Health_ServiceDesc.ServiceName
 
-// anybody is who calls where calls carry no tokens.
-var anybody = auth.Identity{Tenant: auth.DefaultTenant, Role: auth.RoleAdmin}
+// unauthenticatedCaller is the caller of all calls if the server has no tokens.
+var unauthenticatedCaller = auth.Identity{Tenant: auth.DefaultTenant, Role: auth.RoleAdmin}
 
-// tenant is whose sessions a call sees. It comes from the token of the call, and
-// from nothing that the call says.
+// tenant returns the tenant whose sessions a call sees. It comes only from the token of the call,
+// never from the request.
 func tenant(ctx context.Context) string { return auth.From(ctx).Tenant }
 
-// guard lets calls in by their tokens.
+// guard checks the tokens of calls.
 type guard struct {
-	tokens *auth.Tokens // nil: all calls are anybody's
+	tokens *auth.Tokens // nil: calls need no token
 	log    *slog.Logger
 
-	toldAt  atomic.Int64 // when a refusal was last logged, in seconds
-	refused atomic.Int64 // how many were not logged since
+	lastLogged atomic.Int64 // when a refusal was last logged, in seconds
+	unlogged   atomic.Int64 // how many refusals were not logged since
 }
 
-// admit says who calls, or refuses. A refusal says nothing about what was called
-// or what there is: neither whether a token was ever known, nor what it is for.
-func (g *guard) admit(ctx context.Context, method string) (auth.Identity, error) {
+// authorize returns the caller, or an error. The error reveals nothing about the method, nor
+// whether a token was ever valid, nor what it allows.
+func (g *guard) authorize(ctx context.Context, method string) (auth.Identity, error) {
 	service, _, _ := strings.Cut(strings.TrimPrefix(method, "/"), "/")
-	if service == open {
+	if service == publicService {
 		return auth.Identity{}, nil
 	}
 	if g.tokens == nil {
-		return anybody, nil
+		return unauthenticatedCaller, nil
 	}
 	who, ok := g.tokens.Find(auth.Token(ctx))
 	if !ok {
-		g.note(ctx, method, who, wire.ErrUnauthenticated)
+		g.logRefusal(ctx, method, who, wire.ErrUnauthenticated)
 		return auth.Identity{}, wire.ErrUnauthenticated
 	}
-	roles, known := users[service]
+	roles, known := allowedRoles[service]
 	if !known || who.Role != auth.RoleAdmin && !slices.Contains(roles, who.Role) {
-		g.note(ctx, method, who, wire.ErrForbidden)
+		g.logRefusal(ctx, method, who, wire.ErrForbidden)
 		return auth.Identity{}, wire.ErrForbidden
 	}
 	return who, nil
 }
 
-// note logs a refusal, one a second at most: anybody can cause them.
-func (g *guard) note(ctx context.Context, method string, who auth.Identity, err error) {
-	now, last := time.Now().Unix(), g.toldAt.Load()
-	if now == last || !g.toldAt.CompareAndSwap(last, now) {
-		g.refused.Add(1)
+// logRefusal logs a refusal, at most one a second, because anybody can cause them.
+func (g *guard) logRefusal(ctx context.Context, method string, who auth.Identity, err error) {
+	now, last := time.Now().Unix(), g.lastLogged.Load()
+	if now == last || !g.lastLogged.CompareAndSwap(last, now) {
+		g.unlogged.Add(1)
 		return
 	}
 	g.log.WarnContext(ctx, "a call was refused", "method", method, "caller", who.Name, "tenant", who.Tenant,
-		"error", err, "more_before", g.refused.Swap(0))
+		"error", err, "more_before", g.unlogged.Swap(0))
 }
 
-// gate registers services whose unary calls have to be let in before they are read. gRPC
-// hands them to interceptors only with their message, so whoever has no token could have
-// the server hold as many large ones as it likes. A stream meets its interceptors first.
-type gate struct {
+// guardedRegistrar registers services whose unary calls are authorized before their request is
+// read. gRPC calls interceptors only with the request, so callers without a token could make the
+// server hold any number of large requests. For a stream, interceptors run before the first
+// message.
+type guardedRegistrar struct {
 	grpc.ServiceRegistrar
 	guard *guard
 }
 
-// RegisterService puts the guard before each unary method.
-func (g gate) RegisterService(service *grpc.ServiceDesc, impl any) {
+// RegisterService puts the guard in front of each unary method.
+func (g guardedRegistrar) RegisterService(service *grpc.ServiceDesc, impl any) {
 	guarded := *service
 	guarded.Methods = slices.Clone(service.Methods)
 	for i, m := range service.Methods {
 		path := "/" + service.ServiceName + "/" + m.MethodName
 		guarded.Methods[i].Handler = func(srv any, ctx context.Context, read func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
-			if _, err := g.guard.admit(ctx, path); err != nil {
+			if _, err := g.guard.authorize(ctx, path); err != nil {
 				return nil, err
 			}
 			return m.Handler(srv, ctx, read, interceptor)
@@ -110,7 +111,7 @@ func (g gate) RegisterService(service *grpc.ServiceDesc, impl any) {
 }
 
 func (g *guard) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-	who, err := g.admit(ctx, info.FullMethod)
+	who, err := g.authorize(ctx, info.FullMethod)
 	if err != nil {
 		return nil, err
 	}
@@ -118,41 +119,41 @@ func (g *guard) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, 
 }
 
 func (g *guard) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-	who, err := g.admit(stream.Context(), info.FullMethod)
+	who, err := g.authorize(stream.Context(), info.FullMethod)
 	if err != nil {
 		return err
 	}
-	return handler(srv, &guarded{stream, g, info.FullMethod, auth.With(stream.Context(), who)})
+	return handler(srv, &guardedStream{stream, g, info.FullMethod, auth.With(stream.Context(), who)})
 }
 
-// guarded is a stream that ends with the first message after its token does: what
-// is open for days must not outlive a token that was taken away.
-type guarded struct {
+// guardedStream checks the token with each message. A stream may be open for days, and must not
+// outlive a token that was withdrawn.
+type guardedStream struct {
 	grpc.ServerStream
 	guard  *guard
 	method string
 	ctx    context.Context //nolint:containedctx // a stream carries its context
 }
 
-func (s *guarded) Context() context.Context { return s.ctx }
+func (s *guardedStream) Context() context.Context { return s.ctx }
 
-func (s *guarded) SendMsg(m any) error {
-	if err := s.still(); err != nil {
+func (s *guardedStream) SendMsg(m any) error {
+	if err := s.checkToken(); err != nil {
 		return err
 	}
 	return s.ServerStream.SendMsg(m)
 }
 
-func (s *guarded) RecvMsg(m any) error {
+func (s *guardedStream) RecvMsg(m any) error {
 	if err := s.ServerStream.RecvMsg(m); err != nil {
 		return err
 	}
-	return s.still()
+	return s.checkToken()
 }
 
-// still checks that the token is good for the same as when the stream began.
-func (s *guarded) still() error {
-	who, err := s.guard.admit(s.ServerStream.Context(), s.method)
+// checkToken checks that the token still identifies the caller that began the stream.
+func (s *guardedStream) checkToken() error {
+	who, err := s.guard.authorize(s.ServerStream.Context(), s.method)
 	if err == nil && who != auth.From(s.ctx) {
 		err = wire.ErrUnauthenticated
 	}

@@ -18,10 +18,10 @@ func (s *sessionServer) ImportSession(stream pb.SessionService_ImportSessionServ
 	if err != nil {
 		return err
 	}
-	if err := checkAttached(opening.GetTitle(), opening.GetMetadata()); err != nil {
+	if err := checkLabels(opening.GetTitle(), opening.GetMetadata()); err != nil {
 		return err
 	}
-	key, err := once(opening.GetIdempotencyKey(), opening)
+	key, err := parseIdempotency(opening.GetIdempotencyKey(), opening)
 	if err != nil {
 		return err
 	}
@@ -30,7 +30,7 @@ func (s *sessionServer) ImportSession(stream pb.SessionService_ImportSessionServ
 		key.Hash = sha256.Sum256(append(key.Hash[:], sum[:]...))
 	}
 	ctx := stream.Context()
-	session, root, history, err := s.svc.ImportSession(ctx, tenant(ctx), orchestrator.NewSession{
+	session, root, history, err := s.svc.ImportSession(ctx, tenant(ctx), orchestrator.SessionSpec{
 		Agent: opening.GetAgent(), Title: opening.GetTitle(), Model: opening.GetModel(), Metadata: opening.GetMetadata(),
 	}, lines, key)
 	if err != nil {

@@ -8,10 +8,10 @@ import (
 	"github.com/coppice-run/coppice/internal/wire"
 )
 
-// sessionChildren is how many tasks beside its root ListSessions gives of each session.
+// sessionChildren bounds the tasks other than the root that ListSessions returns of each session.
 const sessionChildren = 100
 
-// withChildren adds the tasks of a session beside its root, oldest first.
+// withChildren adds the tasks of a session other than its root, oldest first.
 func (s *sessionServer) withChildren(ctx context.Context, session *tree.Session, shown *pb.Session) error {
 	page, err := s.svc.Store.Tasks(ctx, session.ID, tree.TaskID{}, "", sessionChildren+1)
 	if err != nil {
@@ -25,8 +25,8 @@ func (s *sessionServer) withChildren(ctx context.Context, session *tree.Session,
 	return nil
 }
 
-// interrupts reads when a message is to be taken in.
-func interrupts(d pb.Delivery) (bool, error) {
+// parseDelivery reports whether a message interrupts.
+func parseDelivery(d pb.Delivery) (bool, error) {
 	switch d {
 	case pb.Delivery_DELIVERY_UNSPECIFIED, pb.Delivery_DELIVERY_NEXT_BOUNDARY:
 		return false, nil
@@ -37,7 +37,7 @@ func interrupts(d pb.Delivery) (bool, error) {
 }
 
 func (s *sessionServer) ListInbox(ctx context.Context, req *pb.ListInboxRequest) (*pb.ListInboxResponse, error) {
-	session, task, err := both(req.GetSessionId(), req.GetTaskId(), true)
+	session, task, err := parseTaskRef(req.GetSessionId(), req.GetTaskId(), true)
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +53,7 @@ func (s *sessionServer) ListInbox(ctx context.Context, req *pb.ListInboxRequest)
 }
 
 func (s *sessionServer) ClearInbox(ctx context.Context, req *pb.ClearInboxRequest) (*pb.ClearInboxResponse, error) {
-	session, task, err := both(req.GetSessionId(), req.GetTaskId(), true)
+	session, task, err := parseTaskRef(req.GetSessionId(), req.GetTaskId(), true)
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +67,7 @@ func (s *sessionServer) ClearInbox(ctx context.Context, req *pb.ClearInboxReques
 }
 
 func (s *sessionServer) UpdateSession(ctx context.Context, req *pb.UpdateSessionRequest) (*pb.UpdateSessionResponse, error) {
-	id, err := sessionID(req.GetSessionId())
+	id, err := parseSessionID(req.GetSessionId())
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +81,7 @@ func (s *sessionServer) UpdateSession(ctx context.Context, req *pb.UpdateSession
 	if err := s.svc.ChangeSession(ctx, tenant(ctx), id, change); err != nil {
 		return nil, err
 	}
-	session, err := s.session(ctx, id)
+	session, err := s.readSession(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +89,7 @@ func (s *sessionServer) UpdateSession(ctx context.Context, req *pb.UpdateSession
 }
 
 func (s *sessionServer) CloseSession(ctx context.Context, req *pb.CloseSessionRequest) (*pb.CloseSessionResponse, error) {
-	id, err := sessionID(req.GetSessionId())
+	id, err := parseSessionID(req.GetSessionId())
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +97,7 @@ func (s *sessionServer) CloseSession(ctx context.Context, req *pb.CloseSessionRe
 	if err != nil {
 		return nil, err
 	}
-	session, err := s.session(ctx, id)
+	session, err := s.readSession(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +105,7 @@ func (s *sessionServer) CloseSession(ctx context.Context, req *pb.CloseSessionRe
 }
 
 func (s *sessionServer) DeleteSession(ctx context.Context, req *pb.DeleteSessionRequest) (*pb.DeleteSessionResponse, error) {
-	id, err := sessionID(req.GetSessionId())
+	id, err := parseSessionID(req.GetSessionId())
 	if err != nil {
 		return nil, err
 	}

@@ -7,11 +7,11 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// pageBytes is how much the rows of one answer have together, unless it is a single one:
-// clients of gRPC take 4 MiB if nobody has told them otherwise.
+// pageBytes bounds the rows of one response, unless there is a single one. Clients of gRPC accept 4
+// MiB by default.
 const pageBytes = 3 << 20
 
-// pageSize gives the size of a page within its bounds.
+// pageSize returns the size of a page, with default and maximum applied.
 func pageSize(asked int32, standard, most int) (int, error) {
 	switch {
 	case asked < 0:
@@ -22,9 +22,9 @@ func pageSize(asked int32, standard, most int) (int, error) {
 	return min(int(asked), most), nil
 }
 
-// rows shows as much of a page as has room in one answer, with the token of what follows. A row
-// of which nil is shown is left out.
-func rows[T any, M any, Shown interface {
+// pageRows converts as many rows of a page as fit into one response, and returns the token of the
+// next page. A row that converts to nil is left out.
+func pageRows[T any, M any, Shown interface {
 	*M
 	proto.Message
 }](page orchestrator.Page[T], show func(*T) (Shown, error)) (all []Shown, next string, err error) {

@@ -11,9 +11,8 @@ import (
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 )
 
-// TestPagesAreSuchAsClientsTake: a page of large rows ends early, whatever its size is to be, so
-// that clients of gRPC take it that nobody has told to take more than 4 MiB; and all pages have
-// all there is, once.
+// TestPagesAreSuchAsClientsTake: a page of large rows ends early, whatever its page size, so that a
+// client with the default limit of 4 MiB accepts it. All pages together have all rows, once.
 func TestPagesAreSuchAsClientsTake(t *testing.T) {
 	t.Parallel()
 	sessions := &sessionServer{svc: setup(t)}

@@ -10,8 +10,8 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// TestWhatIsAskedForIsThereAndValid: a task that there is not has no children to list, an agent
-// without a name is not looked for, and durations are such as protobuf has.
+// TestWhatIsAskedForIsThereAndValid: listing the children of a missing task, reading an agent
+// without a name, and invalid durations are refused.
 func TestWhatIsAskedForIsThereAndValid(t *testing.T) {
 	t.Parallel()
 	svc := setup(t)

@@ -18,7 +18,7 @@ var errPanicked = errors.New("a handler panicked")
 // maxKeyBytes bounds an idempotency key.
 const maxKeyBytes = 200
 
-func sessionID(s string) (tree.SessionID, error) {
+func parseSessionID(s string) (tree.SessionID, error) {
 	if s == "" {
 		return tree.SessionID{}, tree.ErrBadInput.With("session_id is missing")
 	}
@@ -29,8 +29,8 @@ func sessionID(s string) (tree.SessionID, error) {
 	return id, nil
 }
 
-// taskID reads the id of a task; empty text is the zero id where that is allowed.
-func taskID(field, s string, optional bool) (tree.TaskID, error) {
+// parseTaskID parses the id of a task. Empty text is the zero id if it is optional.
+func parseTaskID(field, s string, optional bool) (tree.TaskID, error) {
 	switch {
 	case s == "" && optional:
 		return tree.TaskID{}, nil
@@ -44,18 +44,18 @@ func taskID(field, s string, optional bool) (tree.TaskID, error) {
 	return id, nil
 }
 
-// both reads the ids that most requests about a task carry.
-func both(session, task string, optional bool) (tree.SessionID, tree.TaskID, error) {
-	s, err := sessionID(session)
+// parseTaskRef parses the ids of a session and a task.
+func parseTaskRef(session, task string, optional bool) (tree.SessionID, tree.TaskID, error) {
+	s, err := parseSessionID(session)
 	if err != nil {
 		return s, tree.TaskID{}, err
 	}
-	t, err := taskID("task_id", task, optional)
+	t, err := parseTaskID("task_id", task, optional)
 	return s, t, err
 }
 
-// durationOf reads a duration; none is zero.
-func durationOf(field string, d *durationpb.Duration) (time.Duration, error) {
+// parseDuration reads a duration; nil is zero.
+func parseDuration(field string, d *durationpb.Duration) (time.Duration, error) {
 	if d == nil {
 		return 0, nil
 	}
@@ -65,25 +65,25 @@ func durationOf(field string, d *durationpb.Duration) (time.Duration, error) {
 	return d.AsDuration(), nil
 }
 
-// once reads the idempotency key of a request and hashes what is asked.
-func once(key string, req proto.Message) (orchestrator.Request, error) {
+// parseIdempotency returns the idempotency key of a request and the hash of the request.
+func parseIdempotency(key string, req proto.Message) (orchestrator.Idempotency, error) {
 	if len(key) > maxKeyBytes {
-		return orchestrator.Request{}, tree.ErrBadInput.With("idempotency_key has %d bytes, at most %d", len(key), maxKeyBytes)
+		return orchestrator.Idempotency{}, tree.ErrBadInput.With("idempotency_key has %d bytes, at most %d", len(key), maxKeyBytes)
 	}
 	if key == "" {
-		return orchestrator.Request{}, nil
+		return orchestrator.Idempotency{}, nil
 	}
-	data, err := proto.MarshalOptions{Deterministic: true}.Marshal(asked(req))
+	data, err := proto.MarshalOptions{Deterministic: true}.Marshal(withoutWait(req))
 	if err != nil {
-		return orchestrator.Request{}, fmt.Errorf("hashing a request: %w", err)
+		return orchestrator.Idempotency{}, fmt.Errorf("hashing a request: %w", err)
 	}
 	named := append([]byte(req.ProtoReflect().Descriptor().FullName()+"\x00"), data...)
-	return orchestrator.Request{Key: key, Hash: sha256.Sum256(named)}, nil
+	return orchestrator.Idempotency{Key: key, Hash: sha256.Sum256(named)}, nil
 }
 
-// asked is what a request asks for. How long its client waits for it is no part of that: who
-// repeats a call has less time left.
-func asked(req proto.Message) proto.Message {
+// withoutWait returns a request without its field wait, if it has one. A client that repeats a call
+// has less time left to wait, and still asks for the same.
+func withoutWait(req proto.Message) proto.Message {
 	wait := req.ProtoReflect().Descriptor().Fields().ByName("wait")
 	if wait == nil {
 		return req

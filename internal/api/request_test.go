@@ -11,8 +11,8 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// FuzzBounds: the bounds of a run are taken as they are to the microsecond, or
-// refused; what was given never means that there is none.
+// FuzzBounds: the bounds of a run are accepted to the microsecond, or refused. A bound that was
+// given never becomes no bound.
 func FuzzBounds(f *testing.F) {
 	f.Add(true, int64(1), int32(0), true, int64(1_900_000_000), int32(999_999_999))
 	f.Add(true, int64(0), int32(999_999), false, int64(0), int32(0))
@@ -26,7 +26,7 @@ func FuzzBounds(f *testing.F) {
 		if dated {
 			req.Deadline = &timestamppb.Timestamp{Seconds: at, Nanos: atNanos}
 		}
-		timeout, deadline, err := bounds(req)
+		timeout, deadline, err := parseTimeBounds(req)
 		if err != nil {
 			if tree.CodeOf(err) != tree.CodeInvalid {
 				t.Errorf("refused with %v", err)
@@ -42,13 +42,13 @@ func FuzzBounds(f *testing.F) {
 	})
 }
 
-// FuzzIDs: an id names what it says, or is refused in a few words.
+// FuzzIDs: an id is parsed to what it says, or refused with a short message.
 func FuzzIDs(f *testing.F) {
 	f.Add(tree.SessionID{1}.String(), tree.TaskID{2}.String(), true)
 	f.Add("", "", true)
 	f.Add(tree.SessionID{}.String(), "x", false)
 	f.Fuzz(func(t *testing.T, session, task string, optional bool) {
-		s, id, err := both(session, task, optional)
+		s, id, err := parseTaskRef(session, task, optional)
 		switch {
 		case err != nil:
 			if tree.CodeOf(err) != tree.CodeInvalid || len(err.Error()) > 1000 {

@@ -1,5 +1,5 @@
-// Package api serves the contract over gRPC: it reads requests, asks the
-// orchestrator, and translates what comes back. Nothing is decided here.
+// Package api serves the contract over gRPC. It parses requests, calls the orchestrator, and
+// translates the results. It decides nothing.
 package api
 
 import (
@@ -24,75 +24,76 @@ import (
 	"github.com/coppice-run/coppice/internal/wire"
 )
 
-// Message sizes. A request carries at most a few parts of the size bound;
-// answers may hold a large tree.
+// Maximum message sizes. A request has at most a few parts of the maximum size of a part; a
+// response may hold a large tree.
 const (
 	maxRequestBytes  = 16 << 20
 	maxResponseBytes = 64 << 20
 )
 
-// Keepalive: a worker or watcher may ping this often; a link that is silent for
-// so long is pinged, and given up when nothing comes back.
+// Keepalive: a client may ping each minPingInterval. The server pings a connection that is silent
+// for pingAfter, and closes it if there is no answer within pingTimeout.
 const (
-	pingsAtMostEvery = 5 * time.Second
-	pingSilent       = 10 * time.Second
-	pingPatience     = 5 * time.Second
+	minPingInterval = 5 * time.Second
+	pingAfter       = 10 * time.Second
+	pingTimeout     = 5 * time.Second
 )
 
-// connectionAge is how long a connection takes calls, give or take a tenth. Whoever has made it
-// makes another one then, and looks up before where replicas are, which clients do at no
-// other time. Streams go on over the old one for as long as they last.
-const connectionAge = 30 * time.Second
+// maxConnectionAge is how long a connection takes new calls, give or take a tenth. Then the client
+// opens another one, and first resolves the addresses of replicas again, which clients do at no
+// other time. Streams continue over the old connection for as long as they last.
+const maxConnectionAge = 30 * time.Second
 
 // Server is the gRPC server of one replica.
 type Server struct {
 	*grpc.Server
-	Health *health.Server // is not serving as soon as Shutdown begins
+	Health *health.Server // not serving as soon as Shutdown begins
 }
 
-// New gives a server with all services, health and reflection. No request that it
-// takes, and no error that it gives, holds any of the secrets.
+// New returns a server with all services, health and reflection. It removes the secrets from all
+// requests that it takes and from all errors that it returns.
 func New(svc *orchestrator.Service, secrets *redact.Redactor, security auth.Server, log *slog.Logger) *Server {
-	caught := recovery.WithRecoveryHandlerContext(func(ctx context.Context, p any) error {
+	onPanic := recovery.WithRecoveryHandlerContext(func(ctx context.Context, p any) error {
 		log.ErrorContext(ctx, "a handler panicked", "panic", p, "stack", string(debug.Stack()))
 		return errPanicked
 	})
-	caughtUnary, named := recovery.UnaryServerInterceptor(caught), unaryStatus(log, secrets)
-	in := &guard{tokens: security.Tokens, log: log}
-	s := grpc.NewServer(append(keepalives(),
+	recoverUnary, statusUnary := recovery.UnaryServerInterceptor(onPanic), unaryStatus(log, secrets)
+	access := &guard{tokens: security.Tokens, log: log}
+	s := grpc.NewServer(append(connectionOptions(),
 		grpc.Creds(security.Transport()),
 		grpc.ForceServerCodecV2(newCodec()),
 		grpc.MaxRecvMsgSize(maxRequestBytes),
 		grpc.MaxSendMsgSize(maxResponseBytes),
-		grpc.ChainUnaryInterceptor(traced, named, caughtUnary, in.unary, unaryClean(secrets)),
-		grpc.ChainStreamInterceptor(streamStatus(log, secrets), recovery.StreamServerInterceptor(caught), in.stream, streamClean(secrets)),
+		grpc.ChainUnaryInterceptor(unaryTrace, statusUnary, recoverUnary, access.unary, unaryClean(secrets)),
+		grpc.ChainStreamInterceptor(streamStatus(log, secrets), recovery.StreamServerInterceptor(onPanic), access.stream, streamClean(secrets)),
 	)...)
-	guarded := gate{s, in}
-	pb.RegisterSessionServiceServer(guarded, &sessionServer{svc: svc, each: within(named, caughtUnary)})
-	pb.RegisterTaskServiceServer(guarded, &taskServer{svc: svc})
-	pb.RegisterApprovalServiceServer(guarded, &approvalServer{svc: svc})
-	pb.RegisterAgentServiceServer(guarded, &agentServer{svc: svc})
-	pb.RegisterWorkerServiceServer(guarded, &workerServer{svc: svc})
-	pb.RegisterAdminServiceServer(guarded, &adminServer{svc: svc})
+	registrar := guardedRegistrar{s, access}
+	pb.RegisterSessionServiceServer(registrar, &sessionServer{svc: svc, intercept: chain(statusUnary, recoverUnary)})
+	pb.RegisterTaskServiceServer(registrar, &taskServer{svc: svc})
+	pb.RegisterApprovalServiceServer(registrar, &approvalServer{svc: svc})
+	pb.RegisterAgentServiceServer(registrar, &agentServer{svc: svc})
+	pb.RegisterWorkerServiceServer(registrar, &workerServer{svc: svc})
+	pb.RegisterAdminServiceServer(registrar, &adminServer{svc: svc})
 	h := health.NewServer()
 	healthpb.RegisterHealthServer(s, h)
 	reflection.Register(s)
 	return &Server{Server: s, Health: h}
 }
 
-// keepalives says how long connections last.
-func keepalives() []grpc.ServerOption {
+// connectionOptions limits pings and the age of connections.
+func connectionOptions() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
-			MinTime: pingsAtMostEvery, PermitWithoutStream: true,
+			MinTime: minPingInterval, PermitWithoutStream: true,
 		}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{
-			Time: pingSilent, Timeout: pingPatience, MaxConnectionAge: connectionAge,
+			Time: pingAfter, Timeout: pingTimeout, MaxConnectionAge: maxConnectionAge,
 		}),
 	}
 }
 
-// Serve takes calls from a listener until Shutdown, which may have been before.
+// Serve takes calls from a listener until Shutdown. It returns at once if Shutdown was called
+// before.
 func (s *Server) Serve(l net.Listener) error {
 	err := s.Server.Serve(l)
 	if errors.Is(err, grpc.ErrServerStopped) {
@@ -101,11 +102,11 @@ func (s *Server) Serve(l net.Listener) error {
 	return err
 }
 
-// stopPatience is how long calls under way may take to end by themselves.
-const stopPatience = 3 * time.Second
+// gracefulStopTimeout is how long running calls may take to end on their own.
+const gracefulStopTimeout = 3 * time.Second
 
-// Shutdown stops taking calls, says so through health, lets short calls end, and
-// then ends the streams. The caller ends what the streams wait for first.
+// Shutdown makes health report not serving, stops taking calls, lets short calls end, and then ends
+// the streams. The caller first ends what the streams wait for.
 func (s *Server) Shutdown() {
 	s.Health.Shutdown()
 	done := make(chan struct{})
@@ -115,14 +116,14 @@ func (s *Server) Shutdown() {
 	}()
 	select {
 	case <-done:
-	case <-time.After(stopPatience):
+	case <-time.After(gracefulStopTimeout):
 		s.Stop()
 		<-done
 	}
 }
 
-// within is the inner interceptor inside the outer one.
-func within(outer, inner grpc.UnaryServerInterceptor) grpc.UnaryServerInterceptor {
+// chain returns an interceptor that calls inner inside outer.
+func chain(outer, inner grpc.UnaryServerInterceptor) grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 		return outer(ctx, req, info, func(ctx context.Context, req any) (any, error) {
 			return inner(ctx, req, info, handler)
@@ -130,21 +131,21 @@ func within(outer, inner grpc.UnaryServerInterceptor) grpc.UnaryServerIntercepto
 	}
 }
 
-// unaryStatus turns errors into statuses and logs those that have no code.
+// unaryStatus converts errors to statuses, and logs errors that have no code.
 func unaryStatus(log *slog.Logger, secrets *redact.Redactor) grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 		resp, err := handler(ctx, req)
-		return resp, wire.CleanStatus(public(ctx, log, info.FullMethod, err), secrets)
+		return resp, wire.CleanStatus(publicStatus(ctx, log, info.FullMethod, err), secrets)
 	}
 }
 
 func streamStatus(log *slog.Logger, secrets *redact.Redactor) grpc.StreamServerInterceptor {
 	return func(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-		return wire.CleanStatus(public(stream.Context(), log, info.FullMethod, handler(srv, stream)), secrets)
+		return wire.CleanStatus(publicStatus(stream.Context(), log, info.FullMethod, handler(srv, stream)), secrets)
 	}
 }
 
-func public(ctx context.Context, log *slog.Logger, method string, err error) error {
+func publicStatus(ctx context.Context, log *slog.Logger, method string, err error) error {
 	internal, st := wire.Status(err)
 	if internal {
 		log.ErrorContext(ctx, "a call failed", "method", method, "error", err)

@@ -14,13 +14,13 @@ import (
 	"github.com/coppice-run/coppice/internal/wire"
 )
 
-// Sizes of the pages of ListSessions.
+// Page sizes of ListSessions.
 const (
 	sessionPage    = 50
 	sessionPageMax = 1000
 )
 
-// Bounds of what a client may attach to a session.
+// Bounds of a session's title and metadata.
 const (
 	maxMetadata      = 32
 	maxMetadataBytes = 1024
@@ -29,22 +29,22 @@ const (
 
 type sessionServer struct {
 	pb.UnimplementedSessionServiceServer
-	svc  *orchestrator.Service
-	each grpc.UnaryServerInterceptor // around a request that is one of many on a stream
+	svc       *orchestrator.Service
+	intercept grpc.UnaryServerInterceptor // wraps each request of a CreateSessions stream
 }
 
 func (s *sessionServer) CreateSession(ctx context.Context, req *pb.CreateSessionRequest) (*pb.CreateSessionResponse, error) {
 	if req.GetMessage() != nil && tree.Blank(req.GetMessage().GetText()) {
 		return nil, tree.ErrEmpty.With("message")
 	}
-	if err := checkAttached(req.GetTitle(), req.GetMetadata()); err != nil {
+	if err := checkLabels(req.GetTitle(), req.GetMetadata()); err != nil {
 		return nil, err
 	}
-	key, err := once(req.GetIdempotencyKey(), req)
+	key, err := parseIdempotency(req.GetIdempotencyKey(), req)
 	if err != nil {
 		return nil, err
 	}
-	wait, err := waitOf("wait", req.GetWait())
+	wait, err := parseWait("wait", req.GetWait())
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +62,7 @@ func (s *sessionServer) CreateSession(ctx context.Context, req *pb.CreateSession
 	if err := checkCallbacks(req); err != nil {
 		return nil, err
 	}
-	session, root, err := s.svc.CreateSession(ctx, tenant(ctx), orchestrator.NewSession{
+	session, root, err := s.svc.CreateSession(ctx, tenant(ctx), orchestrator.SessionSpec{
 		Agent: req.GetAgent(), Text: req.GetMessage().GetText(), Title: req.GetTitle(),
 		Model: req.GetModel(), Metadata: req.GetMetadata(), NoBackground: req.GetNoBackground(),
 		Permissions: permissions, Approvals: approvals, Source: req.GetSource(), Workspace: req.GetWorkspace(), Budget: wire.BudgetFrom(req.GetBudget()),
@@ -74,22 +74,22 @@ func (s *sessionServer) CreateSession(ctx context.Context, req *pb.CreateSession
 	if wait == 0 {
 		return &pb.CreateSessionResponse{Session: wire.Session(session, root)}, nil
 	}
-	now, ended, err := started(ctx, s.svc, root, begun(root.ID), wait)
+	now, ended, err := awaitStarted(ctx, s.svc, root, firstRun(root.ID), wait)
 	if err != nil {
 		return nil, err
 	}
-	resp := &pb.CreateSessionResponse{Root: shownTask(now), Ended: ended}
-	resp.Session, err = s.after(ctx, now, session)
+	resp := &pb.CreateSessionResponse{Root: taskWithOutput(now), Ended: ended}
+	resp.Session, err = s.sessionAfterWait(ctx, now, session)
 	return resp, err
 }
 
-// after gives a session as it is after a wait. If it can't be read now it is as it was opened:
-// what was started goes on, and the client has to know of it.
-func (s *sessionServer) after(ctx context.Context, now orchestrator.Waited, opened *tree.Session) (*pb.Session, error) {
+// sessionAfterWait returns a session as it is after a wait. If it can't be read now, it returns it
+// as it was opened: what was started continues, and the client has to know of it.
+func (s *sessionServer) sessionAfterWait(ctx context.Context, now orchestrator.WaitResult, opened *tree.Session) (*pb.Session, error) {
 	if now.Session != nil {
 		return wire.Session(now.Session, now.Task), nil
 	}
-	session, err := s.session(ctx, opened.ID)
+	session, err := s.readSession(ctx, opened.ID)
 	if errors.Is(err, tree.ErrUnavailable) {
 		return wire.Session(opened, now.Task), nil
 	}
@@ -114,7 +114,7 @@ func checkCallback(name, url string) error {
 	return nil
 }
 
-func checkAttached(title string, metadata map[string]string) error {
+func checkLabels(title string, metadata map[string]string) error {
 	if len(title) > maxTitleBytes {
 		return tree.ErrTooLarge.With("the title has %d bytes, at most %d", len(title), maxTitleBytes)
 	}
@@ -132,7 +132,7 @@ func checkAttached(title string, metadata map[string]string) error {
 	return nil
 }
 
-func (s *sessionServer) session(ctx context.Context, id tree.SessionID) (*pb.Session, error) {
+func (s *sessionServer) readSession(ctx context.Context, id tree.SessionID) (*pb.Session, error) {
 	session, root, err := s.svc.Session(ctx, tenant(ctx), id)
 	if err != nil {
 		return nil, err
@@ -141,11 +141,11 @@ func (s *sessionServer) session(ctx context.Context, id tree.SessionID) (*pb.Ses
 }
 
 func (s *sessionServer) GetSession(ctx context.Context, req *pb.GetSessionRequest) (*pb.GetSessionResponse, error) {
-	id, err := sessionID(req.GetSessionId())
+	id, err := parseSessionID(req.GetSessionId())
 	if err != nil {
 		return nil, err
 	}
-	session, err := s.session(ctx, id)
+	session, err := s.readSession(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -157,7 +157,7 @@ func (s *sessionServer) ListSessions(ctx context.Context, req *pb.ListSessionsRe
 	if err != nil {
 		return nil, err
 	}
-	if err := checkAttached("", req.GetFilter()); err != nil {
+	if err := checkLabels("", req.GetFilter()); err != nil {
 		return nil, err
 	}
 	page, err := s.svc.Store.Sessions(ctx, tenant(ctx), req.GetPageToken(), size, req.GetFilter())
@@ -165,10 +165,10 @@ func (s *sessionServer) ListSessions(ctx context.Context, req *pb.ListSessionsRe
 		return nil, err
 	}
 	resp := &pb.ListSessionsResponse{}
-	resp.Sessions, resp.NextPageToken, err = rows(page, func(session *tree.Session) (*pb.Session, error) {
+	resp.Sessions, resp.NextPageToken, err = pageRows(page, func(session *tree.Session) (*pb.Session, error) {
 		root, err := s.svc.Store.Task(ctx, session.ID, session.Root)
 		if errors.Is(err, tree.ErrNoTask) {
-			return nil, nil // it was deleted a moment ago
+			return nil, nil // it was deleted meanwhile
 		}
 		if err != nil {
 			return nil, err
@@ -183,19 +183,19 @@ func (s *sessionServer) ListSessions(ctx context.Context, req *pb.ListSessionsRe
 }
 
 func (s *sessionServer) SendMessage(ctx context.Context, req *pb.SendMessageRequest) (*pb.SendMessageResponse, error) {
-	session, task, err := both(req.GetSessionId(), req.GetTaskId(), true)
+	session, task, err := parseTaskRef(req.GetSessionId(), req.GetTaskId(), true)
 	if err != nil {
 		return nil, err
 	}
-	key, err := once(req.GetIdempotencyKey(), req)
+	key, err := parseIdempotency(req.GetIdempotencyKey(), req)
 	if err != nil {
 		return nil, err
 	}
-	interrupt, err := interrupts(req.GetDelivery())
+	interrupt, err := parseDelivery(req.GetDelivery())
 	if err != nil {
 		return nil, err
 	}
-	wait, err := waitOf("wait", req.GetWait())
+	wait, err := parseWait("wait", req.GetWait())
 	if err != nil {
 		return nil, err
 	}
@@ -205,21 +205,21 @@ func (s *sessionServer) SendMessage(ctx context.Context, req *pb.SendMessageRequ
 	if err != nil {
 		return nil, err
 	}
-	now, ended, err := started(ctx, s.svc, t, sent, wait)
+	now, ended, err := awaitStarted(ctx, s.svc, t, sent, wait)
 	if err != nil {
 		return nil, err
 	}
-	return &pb.SendMessageResponse{Task: shownTask(now), Ended: ended, Queued: sent.Queued, Backgrounded: int32(sent.Backgrounded)}, nil
+	return &pb.SendMessageResponse{Task: taskWithOutput(now), Ended: ended, Queued: sent.Queued, Backgrounded: int32(sent.Backgrounded)}, nil
 }
 
 func (s *sessionServer) WatchSession(req *pb.WatchSessionRequest, stream pb.SessionService_WatchSessionServer) error {
-	id, err := sessionID(req.GetSessionId())
+	id, err := parseSessionID(req.GetSessionId())
 	if err != nil {
 		return err
 	}
 	idle, err := s.svc.WatchSession(stream.Context(), tenant(stream.Context()), id, orchestrator.Watch{
-		After: req.GetAfterSeq(), Deltas: req.GetIncludeDeltas(), UntilIdle: req.GetUntilIdle(), Several: req.GetSeveralEvents(),
-		Stands: func() error { return stream.SendHeader(nil) }, // otherwise they go with the first step
+		After: req.GetAfterSeq(), Deltas: req.GetIncludeDeltas(), UntilIdle: req.GetUntilIdle(), SeveralEvents: req.GetSeveralEvents(),
+		OnEmptyStart: func() error { return stream.SendHeader(nil) }, // otherwise headers are sent with the first step
 	}, func(step *wire.Step) error { return stream.SendMsg(step) })
 	if err != nil {
 		return err
@@ -228,7 +228,7 @@ func (s *sessionServer) WatchSession(req *pb.WatchSessionRequest, stream pb.Sess
 }
 
 func (s *sessionServer) GetTree(ctx context.Context, req *pb.GetTreeRequest) (*pb.GetTreeResponse, error) {
-	id, task, err := both(req.GetSessionId(), req.GetTaskId(), true)
+	id, task, err := parseTaskRef(req.GetSessionId(), req.GetTaskId(), true)
 	if err != nil {
 		return nil, err
 	}
@@ -246,16 +246,16 @@ func (s *sessionServer) GetTree(ctx context.Context, req *pb.GetTreeRequest) (*p
 	if err != nil {
 		return nil, err
 	}
-	node := grow(tasks, task, int(req.GetMaxDepth()))
+	node := buildTree(tasks, task, int(req.GetMaxDepth()))
 	if node == nil {
 		return nil, tree.ErrNoTask
 	}
 	return &pb.GetTreeResponse{Session: wire.Session(session, root), Root: node}, nil
 }
 
-// grow puts the tree below a task together from tasks in the order of siblings;
+// buildTree builds the tree below a task from tasks that are in the order of siblings. It returns
 // nil if the task is not among them.
-func grow(tasks []tree.Task, top tree.TaskID, levels int) *pb.TreeNode {
+func buildTree(tasks []tree.Task, top tree.TaskID, levels int) *pb.TreeNode {
 	var root *tree.Task
 	children, branches := map[tree.TaskID][]*tree.Task{}, map[tree.TaskID][]*tree.Task{}
 	for i := range tasks {

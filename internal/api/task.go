@@ -10,7 +10,7 @@ import (
 	"github.com/coppice-run/coppice/internal/wire"
 )
 
-// Sizes of the pages of ListTasks and GetTranscript.
+// Page sizes of ListTasks and GetTranscript.
 const (
 	taskPage       = 100
 	taskPageMax    = 1000
@@ -23,23 +23,23 @@ type taskServer struct {
 }
 
 func (s *taskServer) SpawnTask(ctx context.Context, req *pb.SpawnTaskRequest) (*pb.SpawnTaskResponse, error) {
-	session, err := sessionID(req.GetSessionId())
+	session, err := parseSessionID(req.GetSessionId())
 	if err != nil {
 		return nil, err
 	}
-	parent, err := taskID("parent_task_id", req.GetParentTaskId(), true)
+	parent, err := parseTaskID("parent_task_id", req.GetParentTaskId(), true)
 	if err != nil {
 		return nil, err
 	}
-	key, err := once(req.GetIdempotencyKey(), req)
+	key, err := parseIdempotency(req.GetIdempotencyKey(), req)
 	if err != nil {
 		return nil, err
 	}
-	timeout, deadline, err := bounds(req)
+	timeout, deadline, err := parseTimeBounds(req)
 	if err != nil {
 		return nil, err
 	}
-	wait, err := waitOf("wait", req.GetWait())
+	wait, err := parseWait("wait", req.GetWait())
 	if err != nil {
 		return nil, err
 	}
@@ -57,16 +57,16 @@ func (s *taskServer) SpawnTask(ctx context.Context, req *pb.SpawnTaskRequest) (*
 	if err != nil {
 		return nil, err
 	}
-	now, ended, err := started(ctx, s.svc, t, begun(t.ID), wait)
+	now, ended, err := awaitStarted(ctx, s.svc, t, firstRun(t.ID), wait)
 	if err != nil {
 		return nil, err
 	}
-	return &pb.SpawnTaskResponse{Task: shownTask(now), Ended: ended}, nil
+	return &pb.SpawnTaskResponse{Task: taskWithOutput(now), Ended: ended}, nil
 }
 
-// bounds reads how long a task may take; zero values are no bounds.
-func bounds(req *pb.SpawnTaskRequest) (timeout time.Duration, deadline time.Time, err error) {
-	if timeout, err = durationOf("timeout", req.GetTimeout()); err != nil {
+// parseTimeBounds reads how long a task may take. Zero values mean no bound.
+func parseTimeBounds(req *pb.SpawnTaskRequest) (timeout time.Duration, deadline time.Time, err error) {
+	if timeout, err = parseDuration("timeout", req.GetTimeout()); err != nil {
 		return 0, deadline, err
 	}
 	if req.GetTimeout() != nil && timeout < time.Millisecond {
@@ -85,7 +85,7 @@ func bounds(req *pb.SpawnTaskRequest) (timeout time.Duration, deadline time.Time
 }
 
 func (s *taskServer) GetTask(ctx context.Context, req *pb.GetTaskRequest) (*pb.GetTaskResponse, error) {
-	session, id, err := both(req.GetSessionId(), req.GetTaskId(), false)
+	session, id, err := parseTaskRef(req.GetSessionId(), req.GetTaskId(), false)
 	if err != nil {
 		return nil, err
 	}
@@ -108,11 +108,11 @@ func (s *taskServer) withResult(ctx context.Context, t *tree.Task) (*pb.Task, er
 }
 
 func (s *taskServer) ListTasks(ctx context.Context, req *pb.ListTasksRequest) (*pb.ListTasksResponse, error) {
-	session, err := sessionID(req.GetSessionId())
+	session, err := parseSessionID(req.GetSessionId())
 	if err != nil {
 		return nil, err
 	}
-	parent, err := taskID("parent_task_id", req.GetParentTaskId(), true)
+	parent, err := parseTaskID("parent_task_id", req.GetParentTaskId(), true)
 	if err != nil {
 		return nil, err
 	}
@@ -128,12 +128,12 @@ func (s *taskServer) ListTasks(ctx context.Context, req *pb.ListTasksRequest) (*
 		return nil, err
 	}
 	resp := &pb.ListTasksResponse{}
-	resp.Tasks, resp.NextPageToken, err = rows(page, func(t *tree.Task) (*pb.Task, error) { return wire.Task(t), nil })
+	resp.Tasks, resp.NextPageToken, err = pageRows(page, func(t *tree.Task) (*pb.Task, error) { return wire.Task(t), nil })
 	return resp, err
 }
 
 func (s *taskServer) CancelTask(ctx context.Context, req *pb.CancelTaskRequest) (*pb.CancelTaskResponse, error) {
-	session, id, err := both(req.GetSessionId(), req.GetTaskId(), true)
+	session, id, err := parseTaskRef(req.GetSessionId(), req.GetTaskId(), true)
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +145,7 @@ func (s *taskServer) CancelTask(ctx context.Context, req *pb.CancelTaskRequest) 
 }
 
 func (s *taskServer) BackgroundTask(ctx context.Context, req *pb.BackgroundTaskRequest) (*pb.BackgroundTaskResponse, error) {
-	session, id, err := both(req.GetSessionId(), req.GetTaskId(), req.GetCommands())
+	session, id, err := parseTaskRef(req.GetSessionId(), req.GetTaskId(), req.GetCommands())
 	if err != nil {
 		return nil, err
 	}
@@ -162,7 +162,7 @@ func (s *taskServer) BackgroundTask(ctx context.Context, req *pb.BackgroundTaskR
 
 func (s *taskServer) GetTranscript(req *pb.GetTranscriptRequest, stream pb.TaskService_GetTranscriptServer) error {
 	ctx := stream.Context()
-	session, id, err := both(req.GetSessionId(), req.GetTaskId(), true)
+	session, id, err := parseTaskRef(req.GetSessionId(), req.GetTaskId(), true)
 	if err != nil {
 		return err
 	}
@@ -171,13 +171,13 @@ func (s *taskServer) GetTranscript(req *pb.GetTranscriptRequest, stream pb.TaskS
 		return err
 	}
 	if req.GetIncludeInherited() {
-		if err := s.inherited(t, int(req.GetAfterOrdinal()), stream); err != nil {
+		if err := s.sendInherited(t, int(req.GetAfterOrdinal()), stream); err != nil {
 			return err
 		}
 	}
 	for after := int(req.GetAfterOrdinal()); ; {
 		messages, err := s.svc.Store.Transcript(ctx, session, t.ID, after, transcriptPage)
-		if gone := s.gone(ctx, t); gone != nil {
+		if gone := s.checkExists(ctx, t); gone != nil {
 			return gone
 		}
 		if err != nil || len(messages) == 0 {
@@ -192,9 +192,10 @@ func (s *taskServer) GetTranscript(req *pb.GetTranscriptRequest, stream pb.TaskS
 	}
 }
 
-// gone says that a task that was there is not any more. The messages of a session that is
-// deleted go in no order: what was read of them is whole if the task is there afterwards.
-func (s *taskServer) gone(ctx context.Context, t *tree.Task) error {
+// checkExists returns an error if a task no longer exists. The messages of a deleted session are
+// removed in no particular order, so messages that were read are complete if the task exists
+// afterwards.
+func (s *taskServer) checkExists(ctx context.Context, t *tree.Task) error {
 	_, err := s.svc.Store.TaskStatus(ctx, tenant(ctx), t.Session, t.ID)
 	return err
 }

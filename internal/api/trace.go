@@ -9,17 +9,17 @@ import (
 	"github.com/coppice-run/coppice/internal/telemetry"
 )
 
-// traceHeader is where a client says which span its call belongs to, as W3C has it.
+// traceHeader carries the span that a call belongs to, in the format of W3C.
 const traceHeader = "traceparent"
 
-// traced makes runs that a call starts hang below the client's span. The call itself
-// is no span: it would bury the tree.
-func traced(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-	return next(parented(ctx), req)
+// unaryTrace makes the client's span the parent of runs that a call starts. The call itself gets no
+// span, because such spans would hide the tree.
+func unaryTrace(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+	return next(withClientSpan(ctx), req)
 }
 
-// parented gives a context of which a client's span is the parent, if the call names one.
-func parented(ctx context.Context) context.Context {
+// withClientSpan adds the client's span to a context, if the call names one.
+func withClientSpan(ctx context.Context) context.Context {
 	if header := metadata.ValueFromIncomingContext(ctx, traceHeader); len(header) == 1 {
 		return telemetry.WithParent(ctx, header[0])
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// setup is an orchestrator that runs nothing.
+// setup returns an orchestrator whose loops do not run.
 func setup(t *testing.T) *orchestrator.Service {
 	t.Helper()
 	var svc *orchestrator.Service
@@ -54,7 +54,7 @@ func setup(t *testing.T) *orchestrator.Service {
 	return svc
 }
 
-// receiver takes pieces of a transcript.
+// receiver receives pieces of a transcript.
 type receiver struct {
 	grpc.ServerStream
 	ctx  context.Context
@@ -68,8 +68,8 @@ func (r *receiver) Send(piece *pb.GetTranscriptResponse) error {
 	return nil
 }
 
-// TestTranscriptOfADeletedSession: what is streamed of a session that is deleted meanwhile does
-// not look like all of it, whether anything of it was removed yet or not.
+// TestTranscriptOfADeletedSession: a transcript that is streamed while its session is deleted does
+// not look complete, whether or not parts of it were removed already.
 func TestTranscriptOfADeletedSession(t *testing.T) {
 	t.Parallel()
 	const said = 5 * transcriptPage
@@ -100,7 +100,7 @@ func TestTranscriptOfADeletedSession(t *testing.T) {
 	}
 }
 
-// talk is a session of so many messages.
+// talk creates a session with so many messages.
 func talk(t *testing.T, svc *orchestrator.Service, messages int) *tree.Session {
 	t.Helper()
 	var lines strings.Builder
@@ -112,14 +112,14 @@ func talk(t *testing.T, svc *orchestrator.Service, messages int) *tree.Session {
 		fmt.Fprintf(&lines, `{"uuid":"m%d","parentUuid":%s,"timestamp":"2026-01-01T00:00:00Z","type":%q,"message":{"role":%q,"content":"text"}}`+"\n",
 			i, parent, role, role)
 	}
-	session, _, history, err := svc.ImportSession(t.Context(), "", orchestrator.NewSession{}, []byte(lines.String()), orchestrator.Request{})
+	session, _, history, err := svc.ImportSession(t.Context(), "", orchestrator.SessionSpec{}, []byte(lines.String()), orchestrator.Idempotency{})
 	if err != nil || len(history.Messages) != messages {
 		t.Fatalf("%d messages were taken in (%v)", len(history.Messages), err)
 	}
 	return session
 }
 
-// events counts some events of a session.
+// events counts certain events of a session.
 func events(t *testing.T, svc *orchestrator.Service, session *tree.Session) int {
 	t.Helper()
 	found, err := svc.Store.Events(t.Context(), session.ID, 0, 1)

@@ -15,38 +15,38 @@ import (
 
 // How long a call waits for the end of a run.
 const (
-	waitStandard = 30 * time.Second // of WaitTask
-	waitMost     = 10 * time.Minute
+	defaultWait = 30 * time.Second // of WaitTask
+	maxWait     = 10 * time.Minute
 )
 
-// waitOf reads how long a client wants to wait.
-func waitOf(field string, asked *durationpb.Duration) (time.Duration, error) {
-	wait, err := durationOf(field, asked)
+// parseWait reads how long a client wants to wait.
+func parseWait(field string, asked *durationpb.Duration) (time.Duration, error) {
+	wait, err := parseDuration(field, asked)
 	if err != nil {
 		return 0, err
 	}
-	if wait < 0 || wait > waitMost {
-		return 0, tree.ErrBadInput.With("%s is %s, must be from 0 to %s", field, wait, waitMost)
+	if wait < 0 || wait > maxWait {
+		return 0, tree.ErrBadInput.With("%s is %s, must be from 0 to %s", field, wait, maxWait)
 	}
 	return wait, nil
 }
 
 func (s *taskServer) WaitTask(ctx context.Context, req *pb.WaitTaskRequest) (*pb.WaitTaskResponse, error) {
-	session, id, err := both(req.GetSessionId(), req.GetTaskId(), true)
+	session, id, err := parseTaskRef(req.GetSessionId(), req.GetTaskId(), true)
 	if err != nil {
 		return nil, err
 	}
-	timeout := waitStandard
+	timeout := defaultWait
 	if req.GetTimeout() != nil {
-		if timeout, err = waitOf("timeout", req.GetTimeout()); err != nil {
+		if timeout, err = parseWait("timeout", req.GetTimeout()); err != nil {
 			return nil, err
 		}
 	}
-	return waited(ctx, s.svc, session, tree.ChildRun{Task: id}, timeout)
+	return waitTask(ctx, s.svc, session, tree.ChildRun{Task: id}, timeout)
 }
 
-// waited waits for a run, or for the current one of the task if it is not said which.
-func waited(
+// waitTask waits for a run, or for the current run of the task if none is named.
+func waitTask(
 	ctx context.Context, svc *orchestrator.Service, session tree.SessionID, of tree.ChildRun, timeout time.Duration,
 ) (*pb.WaitTaskResponse, error) {
 	now, err := svc.WaitTask(ctx, tenant(ctx), session, of, timeout)
@@ -54,11 +54,11 @@ func waited(
 		return nil, err
 	}
 	t, out := now.Task, now.Output
-	return &pb.WaitTaskResponse{Task: shownTask(now), Ended: t.State.Terminal(), Output: wire.Output(t, out.Output, out.Cut)}, nil
+	return &pb.WaitTaskResponse{Task: taskWithOutput(now), Ended: t.State.Terminal(), Output: wire.Output(t, out.Output, out.Cut)}, nil
 }
 
-// shownTask gives a task with its result, if it has one.
-func shownTask(now orchestrator.Waited) *pb.Task {
+// taskWithOutput converts a task, with its result if it has one.
+func taskWithOutput(now orchestrator.WaitResult) *pb.Task {
 	shown := wire.Task(now.Task)
 	if orchestrator.HasResult(now.Task) {
 		shown.Result = now.Output.Answer
@@ -67,24 +67,24 @@ func shownTask(now orchestrator.Waited) *pb.Task {
 	return shown
 }
 
-// started gives the task of which a call has started a run, or has sent it a message, and
-// whether the run has ended that the call is about, for which it waits so long: a repeat of
-// the call waits for the same run, whatever came after it. If it can't wait to the end, since
-// it stops or the database is away, it gives the task as it is: what was started goes on, and
-// the client has to know of it.
-func started(ctx context.Context, svc *orchestrator.Service, t *tree.Task, of tree.Sent, wait time.Duration) (now orchestrator.Waited, ended bool, err error) {
+// awaitStarted waits for the run that a call has started or sent a message to. It returns the task,
+// and whether that run has ended. A repeat of the call waits for the same run, whatever runs
+// followed it. If it can't wait until the end, because the replica stops or the database is
+// unavailable, it returns the task as it is: what was started continues, and the client has to know
+// of it.
+func awaitStarted(ctx context.Context, svc *orchestrator.Service, t *tree.Task, of tree.Sent, wait time.Duration) (now orchestrator.WaitResult, ended bool, err error) {
 	if wait == 0 {
-		return orchestrator.Waited{Task: t}, false, nil
+		return orchestrator.WaitResult{Task: t}, false, nil
 	}
 	now, took, err := svc.WaitMessage(ctx, tenant(ctx), t.Session, of, wait)
 	switch {
 	case errors.Is(err, tree.ErrStopping) || errors.Is(err, tree.ErrUnavailable):
-		return orchestrator.Waited{Task: t}, false, nil
+		return orchestrator.WaitResult{Task: t}, false, nil
 	case err != nil:
 		return now, false, err
 	}
 	return now, took && now.Task.State.Terminal(), nil
 }
 
-// begun is a new task's first run.
-func begun(task tree.TaskID) tree.Sent { return tree.Sent{Task: task, Run: 1} }
+// firstRun returns the first run of a new task.
+func firstRun(task tree.TaskID) tree.Sent { return tree.Sent{Task: task, Run: 1} }

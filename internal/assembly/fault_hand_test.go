@@ -58,7 +58,7 @@ func (h *hand) hear() *pb.WorkResponse {
 			h.t.Fatal(err)
 		}
 		if resp.GetHeartbeat() == nil {
-			h.rest = slices.Collect(wire.Apart(resp))
+			h.rest = slices.Collect(wire.SplitResponses(resp))
 			h.messages++
 		}
 	}

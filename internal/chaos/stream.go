@@ -118,7 +118,7 @@ func (s *witnessedStream) RecvMsg(m any) error {
 	if !ok {
 		return nil
 	}
-	for r := range wire.Apart(resp) {
+	for r := range wire.SplitResponses(resp) {
 		if r.GetStoodDown() != nil {
 			s.given(r.GetGiven())
 		} else if a := s.current(); a != nil {

@@ -163,6 +163,7 @@ type batch struct {
 
 	answers                    int64 // that say more than that it can't be done now
 	completed, failed, refused int64
+	denied                     int64 // calls of all that have ended
 }
 
 // lost tells of a broken stream, once until there is an answer again.
@@ -268,6 +269,7 @@ func (b *batch) take(ctx context.Context, answer *pb.CreateSessionsResponse) (ag
 	}
 	delete(b.open, number)
 	delete(b.asking, number)
+	b.denied += int64(answer.GetOpened().GetSession().GetDeniedCalls())
 	switch {
 	case refused != nil:
 		b.refused++
@@ -328,7 +330,11 @@ func (b *batch) print(answer *pb.CreateSessionsResponse) error {
 		if reason := why(root.GetReason(), root.GetDetail()); reason != "" {
 			said = reason
 		}
-		parts = append(parts, l.mark(root.GetState(), -1)+" "+stateText(root.GetState()), safeLine(root.GetSessionId()), said)
+		state := l.mark(root.GetState(), -1) + " " + stateText(root.GetState())
+		if denied := answer.GetOpened().GetSession().GetDeniedCalls(); denied > 0 {
+			state += ", " + deniedCalls(int64(denied))
+		}
+		parts = append(parts, state, safeLine(root.GetSessionId()), said)
 	}
 	line := strings.Join(parts, "  ")
 	if width, terminal := b.app.terminal(b.app.Stdout); terminal {
@@ -352,6 +358,9 @@ func (b *batch) count() error {
 	}
 	if b.refused > 0 {
 		all = append(all, fmt.Sprintf("%d refused", b.refused))
+	}
+	if b.denied > 0 {
+		all = append(all, deniedCalls(b.denied))
 	}
 	return b.app.print(l.dim.Render(strings.Join(all, l.dot)))
 }

@@ -40,6 +40,9 @@ func deniedCall(d *pb.Denial, most int) string {
 	return safeLine(d.GetTool()) + " " + quoted(shown) + more
 }
 
+// deniedCalls counts calls that were denied.
+func deniedCalls(n int64) string { return plural(n, "call") + " denied" }
+
 // denials are the calls of a session that were denied since nobody was asked. What permissions
 // deny is not among them: somebody has said that.
 type denials struct {

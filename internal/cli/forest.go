@@ -16,6 +16,8 @@ type forest struct {
 	nodes map[string]*node
 	order []*node // as they came
 	last  int64   // the last event applied
+
+	denied int64 // calls that were denied, as the session counts them; each node counts those that events showed
 }
 
 // node is a task. Figures are of all its runs, the rest is of the current one.

@@ -115,6 +115,9 @@ func (t *treeCommand) Run(ctx context.Context, a *app) error {
 			return a.printJSON(resp)
 		}
 		f, l := forestOf(resp), a.look()
+		if t.Task == nil {
+			f.denied = int64(resp.GetSession().GetDeniedCalls())
+		}
 		width, _ := a.terminal(a.Stdout)
 		lines := f.draw(canvas{look: l, width: width, now: a.now(), frame: -1, ids: true, deciding: t.deciding(a).in(session)})
 		foot := f.summary(a.now(), l.dot)

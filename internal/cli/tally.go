@@ -72,15 +72,15 @@ func (t tally) more() string {
 // summary says in one line how the whole stands.
 func (f *forest) summary(now time.Time, sep string) string {
 	var all tally
-	var calls, denied int64
+	var calls, shown int64
 	var spent spending
 	for _, n := range f.order {
 		all.add(n)
 		spent = spent.plus(n.spent)
 		calls += n.tools
-		denied += n.denied
+		shown += n.denied
 	}
-	parts := []string{plural(int64(all.total()), "task"), all.String(), callsText(calls, denied)}
+	parts := []string{plural(int64(all.total()), "task"), all.String(), callsText(calls, max(shown, f.denied))}
 	return strings.Join(append(parts, f.took(spent, now)...), sep)
 }
 
@@ -95,8 +95,11 @@ func callsText(all, denied int64) string {
 
 // partOf says of a session's upper levels how much of it they are, and how the whole stands.
 func (f *forest) partOf(s *pb.Session, now time.Time, sep string) string {
-	shown := fmt.Sprintf("%d of %s shown", len(f.order), plural(int64(s.GetTasks().GetTotal()), "task"))
-	return strings.Join(append([]string{shown}, f.took(spending{}.and(s.GetUsage()), now)...), sep)
+	parts := []string{fmt.Sprintf("%d of %s shown", len(f.order), plural(int64(s.GetTasks().GetTotal()), "task"))}
+	if f.denied > 0 {
+		parts = append(parts, deniedCalls(f.denied))
+	}
+	return strings.Join(append(parts, f.took(spending{}.and(s.GetUsage()), now)...), sep)
 }
 
 // took is what the whole has taken.

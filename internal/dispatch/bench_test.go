@@ -9,8 +9,8 @@ import (
 	"github.com/coppice-run/coppice/internal/redistest"
 )
 
-// BenchmarkAnnouncePull is the whole way of a hint: announced in batches, pulled
-// by one consumer, finished. An operation is one hint.
+// BenchmarkAnnouncePull announces hints in batches, and pulls and finishes them with one consumer.
+// One operation is one hint.
 func BenchmarkAnnouncePull(b *testing.B) {
 	for name, client := range map[string]func(b *testing.B) *redis.Client{
 		"embedded": func(b *testing.B) *redis.Client { return embedded(b).Client() },

@@ -12,37 +12,37 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Config says what a Bus works with.
+// Config configures a Bus.
 type Config struct {
-	// Client is borrowed: it is not closed here. With ContextTimeoutEnabled a link
-	// that is dead but not closed is noticed within seconds, else after its
-	// ReadTimeout, or 10 s in a Pull. It may retry on its own: what must not be
-	// repeated is marked so.
+	// Client is not closed by the Bus. With ContextTimeoutEnabled, a connection that is dead but
+	// not closed is noticed within seconds; otherwise after its ReadTimeout, or after 10 s in a
+	// Pull. The client may retry on its own; commands that must not be repeated are marked with
+	// noRetry.
 	Client       *redis.Client
 	Installation string       // the database's installation id; part of every key
 	Logger       *slog.Logger // nil: none
 }
 
-// Bus sends and receives the hints, the nudges and the text of one installation. Who pulls
-// closes it.
+// Bus sends and receives the hints, the nudges and the text of one installation. A process that
+// calls Pull has to call Close.
 type Bus struct {
-	client *redis.Client
-	reader *reader
-	keys   keys
-	log    *slog.Logger
-	forget *redis.Script
-	sent   atomic.Int64 // parcels, by their numbers
+	client     *redis.Client
+	reader     *reader
+	keys       keys
+	log        *slog.Logger
+	forget     *redis.Script
+	textNumber atomic.Int64 // the number of the last text message
 }
 
 //go:embed forget.lua
 var forgetScript string
 
-// New checks the configuration. Nothing is sent yet.
+// New checks the configuration. It sends nothing.
 func New(c Config) (*Bus, error) {
 	if c.Client == nil {
 		return nil, errors.New("dispatch: a Redis client is required")
 	}
-	k, err := keysOf(c.Installation)
+	k, err := newKeys(c.Installation)
 	if err != nil {
 		return nil, fmt.Errorf("dispatch: %w", err)
 	}
@@ -52,7 +52,7 @@ func New(c Config) (*Bus, error) {
 	return &Bus{client: c.Client, reader: newReader(c.Client), keys: k, log: c.Logger, forget: redis.NewScript(forgetScript)}, nil
 }
 
-// Close ends the connection of Pull, when the last has ended.
+// Close closes the connection of Pull. Call it after the last Pull has returned.
 func (b *Bus) Close() error {
 	if err := b.reader.client.Close(); err != nil {
 		return fmt.Errorf("closing the connection for reads: %w", err)
@@ -60,14 +60,14 @@ func (b *Bus) Close() error {
 	return nil
 }
 
-// once is a command that the client may not repeat on its own after a failure.
-type once struct{ redis.Cmder }
+// noRetry marks a command that the client must not repeat after a failure.
+type noRetry struct{ redis.Cmder }
 
-func (once) NoRetry() bool { return true }
+func (noRetry) NoRetry() bool { return true }
 
-// Announce puts hints on a pool's stream, in one round trip and in their order.
-// After an error some or all of them may be there nevertheless. The stream is
-// never trimmed: a trim can't tell what has been read.
+// Announce adds hints to a pool's stream, in one round trip and in order. After an error, some or
+// all of them may have been added. The stream is never trimmed, because a trim can't tell which
+// entries have been read.
 func (b *Bus) Announce(ctx context.Context, pool string, hints []Hint) error {
 	key, err := b.keys.ready(pool)
 	if err != nil {
@@ -82,7 +82,7 @@ func (b *Bus) Announce(ctx context.Context, pool string, hints []Hint) error {
 			return fmt.Errorf("announcing task %s of session %s: %w", h.Task, h.Session, err)
 		}
 		add := redis.NewStringCmd(ctx, append([]any{"xadd", key, "*"}, h.fields()...)...)
-		if err := pipe.Process(ctx, once{add}); err != nil {
+		if err := pipe.Process(ctx, noRetry{add}); err != nil {
 			return fmt.Errorf("announcing on %s: %w", key, err)
 		}
 	}
@@ -92,8 +92,8 @@ func (b *Bus) Announce(ctx context.Context, pool string, hints []Hint) error {
 	return nil
 }
 
-// Backlog counts a pool's hints that are announced and not done, read or not.
-func (b *Bus) Backlog(ctx context.Context, pool string) (int, error) {
+// StreamLength returns how many hints of a pool are announced and not done, whether read or not.
+func (b *Bus) StreamLength(ctx context.Context, pool string) (int, error) {
 	key, err := b.keys.ready(pool)
 	if err != nil {
 		return 0, fmt.Errorf("counting the backlog: %w", err)
@@ -105,8 +105,8 @@ func (b *Bus) Backlog(ctx context.Context, pool string) (int, error) {
 	return int(n), nil
 }
 
-// Unread gives the ids of a pool's hints that no consumer has read yet, up to so many, in
-// their order.
+// Unread returns the ids of the hints of a pool that no consumer has read, in order, up to most of
+// them.
 func (b *Bus) Unread(ctx context.Context, pool string, most int) (ids []string, err error) {
 	key, err := b.keys.ready(pool)
 	if err != nil {
@@ -118,7 +118,7 @@ func (b *Bus) Unread(ctx context.Context, pool string, most int) (ids []string, 
 	}
 	from := "-" // without a group nothing has been read
 	for _, g := range groups {
-		if g.Name == group {
+		if g.Name == consumerGroup {
 			from = "(" + g.LastDeliveredID
 		}
 	}
@@ -132,11 +132,11 @@ func (b *Bus) Unread(ctx context.Context, pool string, most int) (ids []string, 
 	return ids, nil
 }
 
-// noSuchStream is how Redis says that a stream is missing which somebody asks about.
+// noSuchStream begins the error of a query about a missing stream.
 const noSuchStream = "no such key"
 
-// Done takes hints off a pool's stream for good, whoever has read them: their
-// claims have been answered. Doing it again, or for what is gone, changes nothing.
+// Done removes hints from a pool's stream, whichever consumer has read them, because their claims
+// have been answered. It is idempotent.
 func (b *Bus) Done(ctx context.Context, pool string, ids ...string) error {
 	key, err := b.keys.ready(pool)
 	if err != nil {
@@ -146,38 +146,38 @@ func (b *Bus) Done(ctx context.Context, pool string, ids ...string) error {
 		return nil
 	}
 	pipe := b.client.Pipeline()
-	// In this order: an entry of the group without its hint is cleared away by
-	// TakeOver, but a hint without its entry would stay for good.
+	// In this order: TakeOver clears away a pending entry without its hint, but a hint that is no
+	// longer pending would stay for ever.
 	pipe.XDel(ctx, key, ids...)
-	pipe.XAck(ctx, key, group, ids...)
+	pipe.XAck(ctx, key, consumerGroup, ids...)
 	if _, err := pipe.Exec(ctx); err != nil {
 		return fmt.Errorf("finishing hints of %s: %w", key, err)
 	}
 	return nil
 }
 
-// Forget removes a consumer whose worker has ended. One that still has hints
-// stays, so that TakeOver finds them; so does, in effect, one that pulls again.
+// Forget removes a consumer whose worker has ended. A consumer that still has hints stays, so that
+// TakeOver finds them. A consumer that pulls again is created again.
 func (b *Bus) Forget(ctx context.Context, pool, consumer string) error {
 	key, err := b.keys.ready(pool)
 	if err != nil {
 		return fmt.Errorf("forgetting a consumer: %w", err)
 	}
-	if err := b.forget.Run(ctx, b.client, []string{key}, group, consumer).Err(); err != nil {
+	if err := b.forget.Run(ctx, b.client, []string{key}, consumerGroup, consumer).Err(); err != nil {
 		return fmt.Errorf("forgetting consumer %s of %s: %w", consumer, key, err)
 	}
 	return nil
 }
 
-// ForgetIdle is Forget for all consumers that have not asked for hints for so long, and gives how
-// many it has seen to. Which of them have hints is looked at again when they are removed. The
-// embedded Redis, which ends with its consumers, does not know when they have last asked.
+// ForgetIdle calls Forget for all consumers that have not asked for hints for so long and have
+// none, and returns their number. Forget checks again that a consumer has no hints. The embedded
+// Redis does not know when consumers last asked; it ends with its consumers anyway.
 func (b *Bus) ForgetIdle(ctx context.Context, pool string, idle time.Duration) (seen int, err error) {
 	key, err := b.keys.ready(pool)
 	if err != nil {
 		return 0, fmt.Errorf("forgetting consumers: %w", err)
 	}
-	consumers, err := b.client.XInfoConsumers(ctx, key, group).Result()
+	consumers, err := b.client.XInfoConsumers(ctx, key, consumerGroup).Result()
 	if err != nil && (isGone(err) || redis.HasErrorPrefix(err, noSuchStream)) {
 		return 0, nil
 	}
@@ -196,13 +196,13 @@ func (b *Bus) ForgetIdle(ctx context.Context, pool string, idle time.Duration) (
 	return seen, nil
 }
 
-// Nudge tells every listener of the installation but the sender to look at what
-// has changed. Who does not listen now is not told later.
+// Nudge tells all listeners of the installation except the sender to look at what has changed. A
+// listener that is not subscribed now does not get it later.
 func (b *Bus) Nudge(ctx context.Context, from string, nudges ...Nudge) error {
 	if len(nudges) == 0 {
 		return nil
 	}
-	if err := b.client.Publish(ctx, b.keys.nudge(), write(from, nudges)).Err(); err != nil {
+	if err := b.client.Publish(ctx, b.keys.nudge(), encodeNudges(from, nudges)).Err(); err != nil {
 		return fmt.Errorf("nudging: %w", err)
 	}
 	return nil

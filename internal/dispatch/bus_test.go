@@ -39,8 +39,8 @@ func TestHintsComeInOrder(t *testing.T) {
 	})
 }
 
-// TestUnread: what somebody has read is not counted, whether it is done or not; nor is what is
-// gone.
+// TestUnread: hints that a consumer has read are not counted, whether done or not, nor are deleted
+// ones.
 func TestUnread(t *testing.T) {
 	onBoth(t, func(t *testing.T, client *redis.Client, bus *Bus) {
 		want := func(want int) {
@@ -121,7 +121,8 @@ func TestConsumersShareWithoutDoubling(t *testing.T) {
 	})
 }
 
-// A long pipeline is written before its answers are read: no buffer, no end.
+// A long pipeline is written before its answers are read, so it would block for ever without a
+// buffer.
 func TestManyHintsAtOnce(t *testing.T) {
 	onBoth(t, func(t *testing.T, _ *redis.Client, bus *Bus) {
 		announce(t, bus, some(3000, 1))
@@ -191,7 +192,7 @@ func TestForget(t *testing.T) {
 			t.Fatal(err)
 		}
 		known := func() int {
-			consumers, err := client.XInfoConsumers(ctx, key, group).Result()
+			consumers, err := client.XInfoConsumers(ctx, key, consumerGroup).Result()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -215,7 +216,8 @@ func TestForget(t *testing.T) {
 	})
 }
 
-// TestForgetIdle forgets who has read nothing for so long, and has nothing left of what it had read.
+// TestForgetIdle: consumers that have read nothing for so long and have no unfinished hints are
+// removed.
 func TestForgetIdle(t *testing.T) {
 	t.Parallel()
 	client := redistest.Start(t).Client()
@@ -232,7 +234,7 @@ func TestForgetIdle(t *testing.T) {
 		if left == nil {
 			return
 		}
-		consumers, err := client.XInfoConsumers(ctx, key, group).Result()
+		consumers, err := client.XInfoConsumers(ctx, key, consumerGroup).Result()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -374,7 +376,7 @@ func TestPullEndsWithItsContext(t *testing.T) {
 		if err := <-ended; !errors.Is(err, context.Canceled) {
 			t.Errorf("got %v", err)
 		}
-		// Nothing of that read is left behind to catch what comes now.
+		// Nothing is left of that read that could catch the next hint.
 		announce(t, bus, some(1, 1))
 		if found := pull(t, bus, "other", 1, time.Minute); len(found) != 1 {
 			t.Errorf("got %v", found)
@@ -388,8 +390,8 @@ func TestPullEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// TestNothingIsLostWithAPullThatEnds: a hint that comes at that moment is the caller's or still to
-// be read. The embedded Redis promises less.
+// TestNothingIsLostWithAPullThatEnds: a hint that arrives at the moment at which a Pull ends is
+// returned or stays unread. The embedded Redis does not promise that.
 func TestNothingIsLostWithAPullThatEnds(t *testing.T) {
 	t.Parallel()
 	client := redistest.Start(t).Client()
@@ -418,7 +420,8 @@ func TestNothingIsLostWithAPullThatEnds(t *testing.T) {
 	}
 }
 
-// TestAPullThatEndsGivesNoMoreThanAskedFor, though its consumer has just been given others.
+// TestAPullThatEndsGivesNoMoreThanAskedFor: it returns at most max hints, although the consumer has
+// just got others.
 func TestAPullThatEndsGivesNoMoreThanAskedFor(t *testing.T) {
 	onBoth(t, func(t *testing.T, _ *redis.Client, bus *Bus) {
 		const slots, free = 8, 2
@@ -439,7 +442,7 @@ func TestAPullThatEndsGivesNoMoreThanAskedFor(t *testing.T) {
 	})
 }
 
-// untilPulling waits until a Pull has got as far as making the group.
+// untilPulling waits until a Pull has created the group.
 func untilPulling(t *testing.T, client *redis.Client, bus *Bus) {
 	t.Helper()
 	key, err := bus.keys.ready(pool)
@@ -466,7 +469,7 @@ func TestRefusals(t *testing.T) {
 	}
 	bus, ctx := newBus(t, client), t.Context()
 	for _, name := range []string{"", "A", "a:b", "a\n", "é", strings.Repeat("a", 64)} {
-		_, backlog := bus.Backlog(ctx, name)
+		_, backlog := bus.StreamLength(ctx, name)
 		_, unread := bus.Unread(ctx, name, 1)
 		_, discard := bus.Discard(ctx, name, "w", []string{"1-1"})
 		_, pull := bus.Pull(ctx, name, "w", 1, 0)
@@ -494,12 +497,12 @@ func TestRefusals(t *testing.T) {
 	wantBacklog(t, bus, 0)
 }
 
-// TestWhatAConsumerHasLeft: hints that it has read and not finished can be seen by others.
+// TestWhatAConsumerHasLeft: other processes can read the unfinished hints of a consumer.
 func TestWhatAConsumerHasLeft(t *testing.T) {
 	onBoth(t, func(t *testing.T, _ *redis.Client, bus *Bus) {
 		left := func(consumer string, max int) []Hint {
 			t.Helper()
-			found, err := bus.Left(t.Context(), pool, consumer, max)
+			found, err := bus.Unfinished(t.Context(), pool, consumer, max)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -526,7 +529,7 @@ func TestWhatAConsumerHasLeft(t *testing.T) {
 		if got := left("w", 10); len(got) != 0 {
 			t.Errorf("of what is finished there is left %v", got)
 		}
-		if _, err := bus.Left(t.Context(), pool, "", 1); err == nil {
+		if _, err := bus.Unfinished(t.Context(), pool, "", 1); err == nil {
 			t.Error("nobody has left something")
 		}
 	})

@@ -9,15 +9,16 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Discard takes hints off a pool's stream that nobody has read, since their runs are over: ids are
-// the first of [Bus.Unread]. A consumer reads them for that, as Redis would go on to count what
-// is deleted unread as the lag of the group. What it reads instead of those that somebody has
-// read meanwhile is the consumer's, until [Bus.Done], as if it had pulled it.
+// Discard removes hints from a pool's stream that no consumer has read and whose runs are over. ids
+// are the first of [Bus.Unread]. A consumer reads the hints for that purpose, because Redis would
+// count hints that are deleted unread as lag of the group. If other consumers have read some of ids
+// meanwhile, it reads other hints instead. It returns those: they belong to the consumer until
+// [Bus.Done], as after a Pull.
 func (b *Bus) Discard(ctx context.Context, pool, consumer string, ids []string) ([]Delivery, error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	key, err := b.reading(pool, consumer, len(ids))
+	key, err := b.checkRead(pool, consumer, len(ids))
 	if err != nil {
 		return nil, fmt.Errorf("discarding hints: %w", err)
 	}
@@ -25,7 +26,7 @@ func (b *Bus) Discard(ctx context.Context, pool, consumer string, ids []string) 
 		return nil, fmt.Errorf("discarding hints of %s: %w", key, err)
 	}
 	streams, err := b.client.XReadGroup(ctx, &redis.XReadGroupArgs{
-		Group: group, Consumer: consumer, Streams: []string{key, ">"}, Count: int64(len(ids)), Block: -1,
+		Group: consumerGroup, Consumer: consumer, Streams: []string{key, ">"}, Count: int64(len(ids)), Block: -1,
 	}).Result()
 	if errors.Is(err, redis.Nil) || err == nil && len(streams) == 0 {
 		return nil, nil
@@ -41,5 +42,5 @@ func (b *Bus) Discard(ctx context.Context, pool, consumer string, ids []string) 
 		}
 		return found
 	})
-	return b.sift(ctx, pool, others), b.Done(ctx, pool, over...)
+	return b.parseHints(ctx, pool, others), b.Done(ctx, pool, over...)
 }

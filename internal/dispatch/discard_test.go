@@ -7,8 +7,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// TestDiscard takes hints off that nobody reads, so that they count as nothing any more, and gives
-// what it had to read instead of those that somebody has read meanwhile.
+// TestDiscard: unread hints are removed, so that they count no more. Hints that were read instead
+// of ones that another consumer read meanwhile are returned.
 func TestDiscard(t *testing.T) {
 	onBoth(t, func(t *testing.T, client *redis.Client, bus *Bus) {
 		if _, err := bus.Discard(t.Context(), pool, "o", nil); err != nil {

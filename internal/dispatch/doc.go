@@ -1,34 +1,34 @@
-// Package dispatch is the wire between orchestrators and workers: Redis streams
-// that say "session S, task T is ready under epoch E" (a hint), and channels
-// between orchestrators: "look at session S" (a nudge), "replica R shows the text of
-// session S to somebody" (a wish), and that text.
+// Package dispatch carries messages between orchestrators and workers over Redis. A Redis stream
+// for each pool holds hints: "task T of session S is ready under epoch E". Channels between
+// orchestrators carry nudges ("look at session S"), interests ("replica R shows the text of session
+// S to a watcher") and that text.
 //
-// Redis is never asked for the truth. Whether a run goes to a worker is decided
-// in SQL when the worker claims it, so a hint may be lost, doubled, late or stale
-// without harm, and a nudge too. What losing something means:
+// Redis is never the source of truth. SQL decides whether a run goes to a worker when the worker
+// claims it. So a hint may be lost, duplicated, late or stale without harm, and so may a nudge.
+// What a loss means:
 //
-//   - a hint, a stream, its group, or all of Redis: the runs wait until SQL is
-//     looked at again and they are announced once more. [Bus.Pull] makes a missing
-//     stream and group by itself.
-//   - a worker that has read hints and died: others get them from [Bus.TakeOver].
-//   - the answer to [Bus.Done]: the hint is delivered again and its claim refused.
-//   - a nudge: whoever waits for the session looks late. [Bus.Listen] says when
-//     nudges may have been missed.
-//   - a wish: its replica misses text until it wishes again. Text: it is a preview, and
-//     what has been written is stored elsewhere.
-//   - Redis while it is needed: calls return an error and nothing is kept here.
-//     The caller goes on with what SQL says and tries again.
+//   - A hint, a stream, its group, or all of Redis: the runs wait until the orchestrator looks at
+//     SQL again and announces them once more. [Bus.Pull] creates a missing stream and group.
+//   - A worker that has read hints and died: other workers get them from [Bus.TakeOver].
+//   - The answer to [Bus.Done]: the hint is delivered again and its claim is refused.
+//   - A nudge: those who wait for the session see the change late. [Bus.Listen] says when nudges
+//     may have been missed.
+//   - An interest: its replica misses text until it sends the interest again.
+//   - Text: it is a preview. The message is stored elsewhere.
+//   - Redis while it is needed: calls return an error, and nothing is kept here. The caller
+//     continues with what SQL says and tries again.
 //
-// Ordering: a pool's hints are read in the order in which they were announced, by
-// whichever consumer asks first; what was taken over comes late. Nudges have no
-// order, nor have wishes; text that one sends to another keeps its order. What runs next is decided by what is announced next, so keep the stream
-// short: see [Bus.Backlog].
+// Ordering: the hints of a pool are read in the order in which they were announced, by the consumer
+// that asks first. Hints that were taken over come late. Nudges and interests have no order. Text
+// from one sender to one receiver keeps its order. What runs next is decided by what is announced
+// next, so keep the stream short: see [Bus.StreamLength].
 //
-// Concurrency: a [Bus] may be used by any number of goroutines. A blocked Pull
-// holds a connection of the client's pool, a Listen and a Hear one each beside the pool.
+// Concurrency: a [Bus] is safe for concurrent use, except that only one Pull may run at a time. A
+// blocked Pull has a connection of its own, and so has each Listen and each ReceiveText, in
+// addition to the client's pool.
 //
-// Redis 7.0 or later is needed, or [OpenEmbedded]. In both, an entry is deleted
-// before it is acknowledged, so whatever goes wrong in between leaves no entry
-// that is counted but can't be delivered. Somebody else's XACK or XGROUP
-// DELCONSUMER can leave such entries: they are counted until the stream is deleted.
+// Redis 7.0 or later is required, or [OpenEmbedded]. In both, an entry is deleted before it is
+// acknowledged. So a failure in between leaves no entry that is counted but can't be delivered. An
+// XACK or XGROUP DELCONSUMER of another program can leave such entries: they are counted until the
+// stream is deleted.
 package dispatch

@@ -13,25 +13,26 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 )
 
-// Embedded is a Redis inside the process, for when there is only one process, or only ones
-// that end with it. It has no port, unless it is given one, and keeps nothing. It works in a testing/synctest bubble.
+// Embedded is a Redis inside the process, for an installation of one process, or of processes that
+// end with it. It stores nothing on disk, and has no port unless ServeOn gives it one. It works in
+// a testing/synctest bubble.
 //
-// Unlike a real one it never clears away what was deleted after it had been read and before
-// it was done; only somebody else's deletions leave such entries. And to a read of its own client
-// that was broken off it may still give a hint, which has to be taken over then.
+// It differs from a real Redis in two ways. It never clears away entries that were deleted after
+// they had been read and before they were done; only deletions by other programs leave such
+// entries. And it may still hand a hint to an interrupted read of its own client; the hint then has
+// to be taken over.
 type Embedded struct {
-	server *miniredis.Miniredis
-	on     []net.Listener
-	client *redis.Client
-	serve  sync.WaitGroup
+	server    *miniredis.Miniredis
+	listeners []net.Listener
+	client    *redis.Client
+	serving   sync.WaitGroup
 }
 
-// embeddedBuffer is how much may be under way on a connection in each direction.
-// Client and server both write before they read, so without a buffer a pipeline
-// would never end.
+// embeddedBuffer is the size of a connection's buffer in each direction. Client and server both
+// write before they read, so without a buffer a pipeline would block for ever.
 const embeddedBuffer = 1 << 20
 
-// OpenEmbedded starts an empty Redis. Close it.
+// OpenEmbedded starts an empty Redis. The caller has to close it.
 func OpenEmbedded() (*Embedded, error) {
 	e, pipes := &Embedded{server: miniredis.NewMiniRedis()}, bufconn.Listen(embeddedBuffer)
 	first, err := e.server.Dial() // starts it without a port
@@ -52,31 +53,31 @@ func OpenEmbedded() (*Embedded, error) {
 	return e, nil
 }
 
-// ServeOn has it serve a listener as well, which is closed with it.
+// ServeOn makes the Redis serve another listener. Close closes the listener.
 func (e *Embedded) ServeOn(l net.Listener) {
-	e.on = append(e.on, l)
-	e.serve.Go(func() {
+	e.listeners = append(e.listeners, l)
+	e.serving.Go(func() {
 		for {
 			conn, err := l.Accept()
 			if err != nil {
-				return // closed
+				return // the listener was closed
 			}
 			e.server.Server().ServeConn(conn)
 		}
 	})
 }
 
-// Client is connected to the embedded Redis; it is closed with it.
+// Client returns a client of the embedded Redis. Close closes it.
 func (e *Embedded) Client() *redis.Client { return e.client }
 
-// Close ends the Redis and all use of its client, and waits for that. End a
-// Listen first, or it fails.
+// Close stops the Redis, closes its client, and waits for both. End a Listen first, because it
+// fails otherwise.
 func (e *Embedded) Close() error {
 	err := e.client.Close()
-	for _, l := range e.on {
+	for _, l := range e.listeners {
 		err = errors.Join(err, l.Close())
 	}
-	e.serve.Wait()
+	e.serving.Wait()
 	e.server.Close()
 	if err != nil {
 		return fmt.Errorf("closing the embedded Redis: %w", err)

@@ -56,7 +56,7 @@ func TestTimeInABubble(t *testing.T) {
 
 		ctx, cancel = context.WithCancel(t.Context())
 		looks, ended := make(chan Nudge, 100), make(chan error, 1)
-		go func() { ended <- bus.Listen(ctx, "listener", func(n Nudge) { looks <- n }, func(Wish) {}) }()
+		go func() { ended <- bus.Listen(ctx, "listener", func(n Nudge) { looks <- n }, func(Interest) {}) }()
 		time.Sleep(time.Hour)
 		if len(looks) != 1 {
 			t.Errorf("an idle hour brought %d looks, want the first only", len(looks))

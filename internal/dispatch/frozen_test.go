@@ -14,8 +14,8 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// TestAPullEndsThoughRedisIsFrozen, which accepts connections and says nothing: who ends does not
-// wait for it as long as who works.
+// TestAPullEndsThoughRedisIsFrozen: Redis accepts connections and does not answer. A Pull whose ctx
+// ends does not wait as long for it as another Pull.
 func TestAPullEndsThoughRedisIsFrozen(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -37,7 +37,7 @@ func TestAPullEndsThoughRedisIsFrozen(t *testing.T) {
 		if err := <-ended; !errors.Is(err, context.Canceled) {
 			t.Errorf("the pull ended with %v", err)
 		}
-		if took := time.Since(stopped); took > 2*endPatience {
+		if took := time.Since(stopped); took > 2*breakOffTimeout {
 			t.Errorf("it ended %s after it was told to", took)
 		}
 		if err := errors.Join(bus.Close(), client.Close()); err != nil {
@@ -46,7 +46,7 @@ func TestAPullEndsThoughRedisIsFrozen(t *testing.T) {
 	})
 }
 
-// frozen is a client of a Redis that takes what it is sent and says nothing, in virtual time.
+// frozen returns a client of a Redis that accepts data and never answers, in virtual time.
 func frozen() *redis.Client {
 	return redis.NewClient(&redis.Options{
 		ContextTimeoutEnabled:    true,
@@ -59,7 +59,8 @@ func frozen() *redis.Client {
 	})
 }
 
-// halfway is a connection of which a frozen Redis does not notice that nothing more will come.
+// halfway is a connection of a frozen Redis that does not notice that the other side is closed for
+// sending.
 type halfway struct{ net.Conn }
 
 func (halfway) CloseWrite() error { return nil }

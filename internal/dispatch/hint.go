@@ -12,20 +12,20 @@ import (
 type Hint struct {
 	Session tree.SessionID
 	Task    tree.TaskID
-	Epoch   int64 // of the delivery that is due; at least 1
-	// From is the replica that has made the task ready, which may know its session best; empty:
-	// that was not said.
+	Epoch   int64 // of the next delivery; at least 1
+	// From is the replica that made the task ready, which may know its session best; empty if
+	// unknown.
 	From string
 }
 
-// Delivery is a hint as a consumer got it. ID is for [Bus.Done].
+// Delivery is a hint that a consumer has read. ID is for [Bus.Done].
 type Delivery struct {
 	ID   string
 	Hint Hint
 }
 
-// The fields of a stream entry. Every entry has all of them in this order, which
-// Redis stores best; a reader takes any order and ignores fields it does not know.
+// The fields of a stream entry. Every entry has all of them in this order, which Redis stores most
+// compactly. A reader accepts any order and ignores unknown fields.
 const (
 	fieldSession = "session"
 	fieldTask    = "task"
@@ -33,7 +33,7 @@ const (
 	fieldFrom    = "from"
 )
 
-// fields is the hint as field and value by turns.
+// fields returns alternating names and values.
 func (h Hint) fields() []any {
 	return []any{
 		fieldSession, h.Session.String(),
@@ -43,7 +43,7 @@ func (h Hint) fields() []any {
 	}
 }
 
-// check says why the hint can't be sent, or believed.
+// check returns why the hint is invalid.
 func (h Hint) check() error {
 	switch {
 	case h.Session.IsZero():
@@ -56,8 +56,8 @@ func (h Hint) check() error {
 	return nil
 }
 
-// decode reads the values of a stream entry, which anybody may have written.
-func decode(values map[string]any) (Hint, error) {
+// decodeHint decodes a stream entry. The entry is not trusted.
+func decodeHint(values map[string]any) (Hint, error) {
 	text := func(field string) string {
 		s, _ := values[field].(string)
 		return s

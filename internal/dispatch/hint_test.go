@@ -14,7 +14,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add(h.Session.String(), h.Task.String(), "-1", "")
 	f.Add(h.Session.String(), "{"+h.Task.String()[:34]+"}", "+1", "\xff")
 	f.Fuzz(func(t *testing.T, session, task, epoch, more string) {
-		h, err := decode(map[string]any{
+		h, err := decodeHint(map[string]any{
 			fieldSession: session, fieldTask: task, fieldEpoch: epoch, "unknown": more,
 		})
 		if err != nil {
@@ -28,7 +28,7 @@ func FuzzDecode(f *testing.F) {
 		for i := 0; i < len(fields); i += 2 {
 			values[fields[i].(string)] = fields[i+1]
 		}
-		if again, err := decode(values); err != nil || again != h {
+		if again, err := decodeHint(values); err != nil || again != h {
 			t.Fatalf("%v came back as %v, %v", h, again, err)
 		}
 	})
@@ -37,7 +37,7 @@ func FuzzDecode(f *testing.F) {
 func TestDecodeOddValues(t *testing.T) {
 	t.Parallel()
 	for _, values := range []map[string]any{nil, {}, {fieldSession: 1, fieldTask: nil, fieldEpoch: int64(1)}} {
-		if h, err := decode(values); err == nil {
+		if h, err := decodeHint(values); err == nil {
 			t.Errorf("%v was read as %v", values, h)
 		}
 	}

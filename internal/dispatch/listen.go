@@ -15,51 +15,52 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// Times of a subscription: it is pinged each beatEvery, and a link that says
-// nothing for silentAtMost is dead. A lost one is replaced after a pause that
-// grows from retryFirst to retryAtMost.
+// Times of a subscription. It is pinged each pingInterval, and a connection that is silent for
+// silenceTimeout is dead. A lost connection is replaced after a pause that grows from minRetryPause
+// to maxRetryPause.
 const (
-	beatEvery    = time.Second
-	silentAtMost = 3 * time.Second
-	retryFirst   = 20 * time.Millisecond
-	retryAtMost  = time.Second
+	pingInterval   = time.Second
+	silenceTimeout = 3 * time.Second
+	minRetryPause  = 20 * time.Millisecond
+	maxRetryPause  = time.Second
 )
 
-// Listen calls look with what others than self nudge, and with the zero Nudge,
-// which means "look at everything", whenever it has subscribed: at first and after
-// each reconnection, as nudges may have been missed before. It calls wished with what
-// others wish for; wishes that were missed are told again. Calls come one at a time;
-// while one lasts, nudges and wishes queue up, and if too many do, Redis cuts the
-// connection and Listen starts anew. A nudge may come more often than it was sent.
+// Listen calls onNudge with the nudges of other replicas than self. It also calls onNudge with the
+// zero Nudge, which means "look at everything", whenever it has subscribed: at first and after each
+// reconnection, because nudges may have been missed before. It calls onInterest with the interests
+// of other replicas; senders repeat interests, so missed ones come again.
 //
-// Listen reconnects until ctx ends, and then returns nil; it fails only if the
-// client has been closed.
-func (b *Bus) Listen(ctx context.Context, self string, look func(Nudge), wished func(Wish)) error {
-	nudges, wishes := b.keys.nudge(), b.keys.wish()
-	return b.follow(ctx, []string{nudges, wishes}, func(got any) {
+// Calls come one at a time. While a call lasts, messages queue up. If too many do, Redis closes the
+// connection and Listen reconnects. A nudge may come more often than it was sent.
+//
+// Listen reconnects until ctx ends, and then returns nil. It fails only if the client has been
+// closed.
+func (b *Bus) Listen(ctx context.Context, self string, onNudge func(Nudge), onInterest func(Interest)) error {
+	nudges, interests := b.keys.nudge(), b.keys.interest()
+	return b.subscribe(ctx, []string{nudges, interests}, func(got any) {
 		switch got := got.(type) {
 		case *redis.Subscription:
 			if got.Channel == nudges {
-				look(Nudge{})
+				onNudge(Nudge{})
 			}
 		case *redis.Message:
 			if got.Channel == nudges {
-				b.nudged(ctx, got.Payload, self, look)
+				b.decodeNudges(ctx, got.Payload, self, onNudge)
 			} else {
-				b.wished(ctx, got.Payload, self, wished)
+				b.decodeInterests(ctx, got.Payload, self, onInterest)
 			}
 		}
 	})
 }
 
-// follow gives take what comes on channels, and each time that one of them was
-// subscribed to. It reconnects until ctx ends, and then returns nil; it fails only if
-// the client has been closed.
-func (b *Bus) follow(ctx context.Context, channels []string, take func(any)) error {
+// subscribe calls take with the messages of channels, and each time that it has subscribed to one
+// of them. It reconnects until ctx ends, and then returns nil. It fails only if the client has been
+// closed.
+func (b *Bus) subscribe(ctx context.Context, channels []string, take func(any)) error {
 	pause := backoff.NewExponentialBackOff()
-	pause.InitialInterval, pause.MaxInterval = retryFirst, retryAtMost
+	pause.InitialInterval, pause.MaxInterval = minRetryPause, maxRetryPause
 	for {
-		err := b.subscription(ctx, channels, func(got any) {
+		err := b.runSubscription(ctx, channels, func(got any) {
 			pause.Reset()
 			take(got)
 		})
@@ -79,19 +80,19 @@ func (b *Bus) follow(ctx context.Context, channels []string, take func(any)) err
 	}
 }
 
-// subscription is one connection's life. It ends with an error, be it ctx's.
-func (b *Bus) subscription(ctx context.Context, channels []string, take func(any)) error {
-	sub := b.client.Subscribe(ctx) // to nothing: not connected yet
+// runSubscription serves one connection. It always returns an error, if only that of ctx.
+func (b *Bus) runSubscription(ctx context.Context, channels []string, take func(any)) error {
+	sub := b.client.Subscribe(ctx) // no channel yet: this does not connect
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return beat(ctx, sub) })
+	g.Go(func() error { return keepAlive(ctx, sub) })
 	g.Go(func() error { return receive(ctx, sub, channels, take) })
 	return g.Wait()
 }
 
-// beat pings, so that a live link is never silent, and closes the subscription at
-// its end, which is what wakes a blocked receive.
-func beat(ctx context.Context, sub *redis.PubSub) error {
-	tick := time.NewTicker(beatEvery)
+// keepAlive pings, so that a live connection is never silent. It closes the subscription at its
+// end, which wakes a blocked receive.
+func keepAlive(ctx context.Context, sub *redis.PubSub) error {
+	tick := time.NewTicker(pingInterval)
 	defer tick.Stop()
 	for {
 		select {
@@ -105,14 +106,14 @@ func beat(ctx context.Context, sub *redis.PubSub) error {
 	}
 }
 
-// receive subscribes and hands on what comes.
+// receive subscribes and passes on what arrives.
 func receive(ctx context.Context, sub *redis.PubSub, channels []string, take func(any)) error {
 	if err := sub.Subscribe(ctx, channels...); err != nil {
 		return fmt.Errorf("subscribing: %w", err)
 	}
 	for {
-		// A timeout may come in the middle of a message, so nothing is read after it.
-		got, err := sub.ReceiveTimeout(ctx, silentAtMost)
+		// A timeout may occur in the middle of a message, so nothing is read after it.
+		got, err := sub.ReceiveTimeout(ctx, silenceTimeout)
 		if err != nil {
 			return fmt.Errorf("receiving: %w", err)
 		}
@@ -120,16 +121,16 @@ func receive(ctx context.Context, sub *redis.PubSub, channels []string, take fun
 	}
 }
 
-// Nudge says that something has changed: about a session, or about one of its
-// tasks, if that is not zero. The zero Nudge is about everything.
+// Nudge says that a session has changed, or one of its tasks if Task is not zero. The zero Nudge is
+// about everything.
 type Nudge struct {
 	Session tree.SessionID
 	Task    tree.TaskID
 }
 
-// write gives the text of nudges: who sends them, then session or session/task,
-// with a space between them.
-func write(from string, nudges []Nudge) string {
+// encodeNudges returns a message: the sender, then session or session/task for each nudge,
+// separated by spaces.
+func encodeNudges(from string, nudges []Nudge) string {
 	words := make([]string, 0, 1+len(nudges))
 	words = append(words, url.QueryEscape(from))
 	for _, n := range nudges {
@@ -142,24 +143,24 @@ func write(from string, nudges []Nudge) string {
 	return strings.Join(words, " ")
 }
 
-// nudged reads nudges, which anybody may have written.
-func (b *Bus) nudged(ctx context.Context, payload, self string, look func(Nudge)) {
+// decodeNudges passes the nudges of a message to onNudge. The message is not trusted.
+func (b *Bus) decodeNudges(ctx context.Context, payload, self string, onNudge func(Nudge)) {
 	from, rest, _ := strings.Cut(payload, " ")
 	if name, err := url.QueryUnescape(from); err == nil && name == self {
 		return
 	}
 	for word := range strings.FieldsSeq(rest) {
-		id, task, named := strings.Cut(word, "/")
+		id, task, hasTask := strings.Cut(word, "/")
 		var n Nudge
 		var err error
 		n.Session, err = tree.ParseID[tree.Session](id)
-		if err == nil && named {
+		if err == nil && hasTask {
 			n.Task, err = tree.ParseID[tree.Task](task)
 		}
 		if err != nil {
-			b.log.WarnContext(ctx, "a nudge names nothing", "error", err)
+			b.log.WarnContext(ctx, "a nudge names no session or task", "error", err)
 			continue
 		}
-		look(n)
+		onNudge(n)
 	}
 }

@@ -30,7 +30,7 @@ func TestNudges(t *testing.T) {
 		}
 		for _, payload := range []string{
 			"", "x", "what ever", "x \xff", "x " + sessions[1].Session.String() + "x", "x " + uuid.Nil.String(),
-			"x " + sessions[0].Session.String() + "/", "%zz y", write("listener", sessions),
+			"x " + sessions[0].Session.String() + "/", "%zz y", encodeNudges("listener", sessions),
 		} {
 			if err := client.Publish(ctx, bus.keys.nudge(), payload).Err(); err != nil {
 				t.Fatal(err)
@@ -49,7 +49,7 @@ func TestNudges(t *testing.T) {
 				}
 			}
 		}
-		if n := log.count("a nudge names nothing"); n != 2*6 {
+		if n := log.count("a nudge names no session or task"); n != 2*6 {
 			t.Errorf("%d unreadable names were logged, want 12", n)
 		}
 	})
@@ -61,7 +61,7 @@ func TestListenEndsWithTheClient(t *testing.T) {
 	bus := newBus(t, e.Client())
 	ended := make(chan error, 1)
 	looks := make(chan Nudge, 10)
-	go func() { ended <- bus.Listen(t.Context(), "listener", func(n Nudge) { looks <- n }, func(Wish) {}) }()
+	go func() { ended <- bus.Listen(t.Context(), "listener", func(n Nudge) { looks <- n }, func(Interest) {}) }()
 	<-looks
 	if err := e.Close(); err != nil {
 		t.Fatal(err)
@@ -80,7 +80,7 @@ func TestListenWithoutRedis(t *testing.T) {
 	ctx, cancel := context.WithCancel(within(t))
 	ended := make(chan error, 1)
 	go func() {
-		ended <- bus.Listen(ctx, "listener", func(Nudge) { t.Error("subscribed to nothing") }, func(Wish) {})
+		ended <- bus.Listen(ctx, "listener", func(Nudge) { t.Error("subscribed to nothing") }, func(Interest) {})
 	}()
 	log.waitFor(t, ctx, "listening broke off")
 	cancel()
@@ -95,13 +95,13 @@ func TestListenWithoutRedis(t *testing.T) {
 func FuzzNudged(f *testing.F) {
 	bus := &Bus{log: slog.New(slog.DiscardHandler)}
 	some := []Nudge{{Session: tree.SessionID{1}}, {Session: tree.SessionID{1}, Task: tree.TaskID{2}}}
-	f.Add(write("other", some), "me")
-	f.Add(write("me", some), "me")
+	f.Add(encodeNudges("other", some), "me")
+	f.Add(encodeNudges("me", some), "me")
 	f.Add(" "+some[0].Session.String()+"/", "")
 	f.Add("%zz \xff//\x00 "+tree.SessionID{}.String()+"  x", "%zz")
 	f.Fuzz(func(t *testing.T, payload, self string) {
 		read := func(payload string) (seen []Nudge) {
-			bus.nudged(t.Context(), payload, self, func(n Nudge) { seen = append(seen, n) })
+			bus.decodeNudges(t.Context(), payload, self, func(n Nudge) { seen = append(seen, n) })
 			return seen
 		}
 		seen := read(payload)
@@ -110,10 +110,10 @@ func FuzzNudged(f *testing.F) {
 				t.Errorf("%q makes everybody look at everything", payload)
 			}
 		}
-		if again := read(write(self+"x", seen)); !slices.Equal(again, seen) {
+		if again := read(encodeNudges(self+"x", seen)); !slices.Equal(again, seen) {
 			t.Errorf("%v came back as %v", seen, again)
 		}
-		if heard := read(write(self, seen)); heard != nil {
+		if heard := read(encodeNudges(self, seen)); heard != nil {
 			t.Errorf("%q heard itself: %v", self, heard)
 		}
 	})

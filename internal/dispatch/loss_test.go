@@ -40,7 +40,7 @@ func TestFlushDuringPull(t *testing.T) {
 	})
 }
 
-// What is announced until it has come does come, whatever is deleted meanwhile.
+// A hint that is announced until it arrives does arrive, whatever is deleted meanwhile.
 func TestDeletionsUnderLoad(t *testing.T) {
 	onBoth(t, func(t *testing.T, client *redis.Client, bus *Bus) {
 		const deletions, hints = 300, 400
@@ -95,7 +95,7 @@ func TestDeletionsUnderLoad(t *testing.T) {
 	})
 }
 
-// consume pulls, takes over and finishes, as workers do.
+// consume pulls, takes over and finishes hints, as workers do.
 func consume(ctx context.Context, bus *Bus, name string, got chan<- Hint) error {
 	for ctx.Err() == nil {
 		found, err := bus.Pull(ctx, pool, name, 5, 50*time.Millisecond)
@@ -119,8 +119,8 @@ func consume(ctx context.Context, bus *Bus, name string, got chan<- Hint) error 
 	return nil
 }
 
-// deleteAtRandom takes away entries, consumers, the group or the stream, each time
-// after somebody else has had a turn.
+// deleteAtRandom deletes entries, consumers, the group or the stream, with pauses for other
+// goroutines.
 func deleteAtRandom(ctx context.Context, client *redis.Client, bus *Bus, random *rand.Rand, n int) error {
 	key, err := bus.keys.ready(pool)
 	if err != nil {
@@ -135,9 +135,9 @@ func deleteAtRandom(ctx context.Context, client *redis.Client, bus *Bus, random 
 		case 0:
 			err = client.Del(ctx, key).Err()
 		case 1:
-			err = client.XGroupDestroy(ctx, key, group).Err()
+			err = client.XGroupDestroy(ctx, key, consumerGroup).Err()
 		case 2:
-			err = client.XGroupDelConsumer(ctx, key, group, fmt.Sprint("w", random.IntN(3))).Err()
+			err = client.XGroupDelConsumer(ctx, key, consumerGroup, fmt.Sprint("w", random.IntN(3))).Err()
 		default:
 			if len(entries) > 0 {
 				err = client.XDel(ctx, key, entries[random.IntN(len(entries))].ID).Err()

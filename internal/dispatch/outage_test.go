@@ -86,7 +86,7 @@ func TestWhatRedisKeptIsTakenOver(t *testing.T) {
 	}
 }
 
-// What has been deleted since it was read does not stay in the group.
+// Entries that were deleted after they were read do not stay in the group.
 func TestTakeOverClearsAway(t *testing.T) {
 	t.Parallel()
 	client := redistest.Start(t).Client()
@@ -104,13 +104,13 @@ func TestTakeOverClearsAway(t *testing.T) {
 	if err != nil || len(found) != 1 || found[0] != dead[49] {
 		t.Errorf("got %v, %v", found, err)
 	}
-	pending, err := client.XPending(ctx, key, group).Result()
+	pending, err := client.XPending(ctx, key, consumerGroup).Result()
 	if err != nil || pending.Count != 1 {
 		t.Errorf("pending: %v, %v", pending, err)
 	}
 }
 
-// A link that is dead but open is noticed.
+// A connection that is dead but open is noticed.
 func TestRedisIsFrozen(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -137,7 +137,7 @@ func TestRedisIsFrozen(t *testing.T) {
 	wantLook(t, ctx, looks, Nudge{})
 }
 
-// The client retries on its own, but not what would then be there twice.
+// The client retries on its own, but not commands that would duplicate hints.
 func TestAnnouncingIsNotRepeated(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -161,7 +161,7 @@ func TestAnnouncingIsNotRepeated(t *testing.T) {
 		t.Fatal("announced without an answer")
 	}
 	until(t, ctx, "the announcement", func() bool {
-		n, err := bus.Backlog(ctx, pool)
+		n, err := bus.StreamLength(ctx, pool)
 		return err == nil && n > 0
 	})
 	wantBacklog(t, bus, 2)

@@ -9,33 +9,34 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// blockAtOnce is how long Redis is asked to wait at a time: a link that is dead but not
-// closed is noticed that much later.
-const blockAtOnce = 250 * time.Millisecond
+// maxBlock is how long one read waits in Redis. A connection that is dead but not closed is noticed
+// that much later.
+const maxBlock = 250 * time.Millisecond
 
-// patience is how much longer than asked for an answer may take before the link
-// counts as dead.
-const patience = 3 * time.Second
+// readMargin is how much longer than its wait a read may take before the connection counts as dead.
+const readMargin = 3 * time.Second
 
-// endPatience is how long Redis may take to close the connection of a read that is broken off, and
-// then to say what it had handed to it: who ends waits for that. What it does not say in time,
-// others take over.
-const endPatience = time.Second
+// breakOffTimeout bounds two steps after a read is interrupted: Redis closes the connection, and
+// then answers which hints it had handed to the read. The caller waits for both. Hints that Redis
+// does not report in time are left to TakeOver.
+const breakOffTimeout = time.Second
 
 var errConsumer = errors.New("a consumer needs a name")
 
-// Pull reads up to max hints that no consumer of the pool has read yet, in their
-// order, and waits up to block for the first; no time: it only looks. Nothing to
-// read is no error: there are no deliveries then. What it returns is the
-// consumer's until [Bus.Done], or until another takes it over.
+// Pull reads up to max hints that no consumer of the pool has read yet, in order, and waits up to
+// block for the first. With a block of 0 it does not wait. If there are none, it returns no
+// deliveries and no error. The deliveries belong to the consumer until [Bus.Done], or until another
+// consumer takes them over.
 //
-// It makes the stream and its group where they are missing, so that everything on
-// the stream is read, even what was announced before; if only the group was lost,
-// hints come again. Entries that are no hints are deleted and logged. When ctx
-// ends, Pull returns its error at once, or within two seconds if Redis says nothing, but never
-// instead of hints it has read. One Pull of a Bus goes on at a time.
+// Pull creates the stream and its group if they are missing, so that everything on the stream is
+// read, including older entries. If only the group was lost, hints are delivered again. Entries
+// that are not hints are deleted and logged.
+//
+// When ctx ends, Pull returns its error at once, or within two seconds if Redis does not answer. It
+// never drops hints that it has read: it returns them instead of the error. Only one Pull of a Bus
+// may run at a time.
 func (b *Bus) Pull(ctx context.Context, pool, consumer string, max int, block time.Duration) ([]Delivery, error) {
-	key, err := b.reading(pool, consumer, max)
+	key, err := b.checkRead(pool, consumer, max)
 	if err != nil {
 		return nil, fmt.Errorf("pulling: %w", err)
 	}
@@ -47,7 +48,7 @@ func (b *Bus) Pull(ctx context.Context, pool, consumer string, max int, block ti
 		entries, err := b.readNew(ctx, key, consumer, max, time.Until(deadline))
 		switch {
 		case err != nil && ctx.Err() != nil:
-			return b.brokenOff(ctx, pool, key, consumer, max, began)
+			return b.recoverBrokenOff(ctx, pool, key, consumer, max, began)
 		case isGone(err):
 			if err := b.createGroup(ctx, key); err != nil {
 				return nil, fmt.Errorf("pulling from %s: %w", key, err)
@@ -56,15 +57,15 @@ func (b *Bus) Pull(ctx context.Context, pool, consumer string, max int, block ti
 		case err != nil:
 			return nil, fmt.Errorf("pulling from %s: %w", key, err)
 		}
-		found := b.sift(ctx, pool, entries)
+		found := b.parseHints(ctx, pool, entries)
 		if len(found) > 0 || len(entries) == 0 && time.Until(deadline) <= 0 {
 			return found, nil
 		}
 	}
 }
 
-// reading checks what Pull and TakeOver are given, and names the stream.
-func (b *Bus) reading(pool, consumer string, max int) (key string, err error) {
+// checkRead checks the arguments of a read, and returns the key of the stream.
+func (b *Bus) checkRead(pool, consumer string, max int) (key string, err error) {
 	switch {
 	case consumer == "":
 		return "", errConsumer
@@ -74,20 +75,20 @@ func (b *Bus) reading(pool, consumer string, max int) (key string, err error) {
 	return b.keys.ready(pool)
 }
 
-// readNew reads once, waiting no longer than block and no longer than blockAtOnce.
+// readNew reads once, and waits at most for block and at most for maxBlock.
 func (b *Bus) readNew(ctx context.Context, key, consumer string, max int, block time.Duration) ([]redis.XMessage, error) {
-	block = min(block, blockAtOnce)
+	block = min(block, maxBlock)
 	switch {
 	case block <= 0:
-		block = -1 // the client's word for "don't wait"
+		block = -1 // the client's value for "don't wait"
 	case block < time.Millisecond:
-		block = time.Millisecond // 0 would be Redis's word for "forever"
+		block = time.Millisecond // 0 is Redis's value for "wait for ever"
 	}
-	// If the link breaks, the client may read again. That loses nothing more: what
-	// the first read was given is pending already, for TakeOver.
+	// If the connection breaks, the client may read again. That loses nothing more: the hints of
+	// the first read are pending already, for TakeOver.
 	streams, err := b.reader.read(ctx, &redis.XReadGroupArgs{
-		Group: group, Consumer: consumer, Streams: []string{key, ">"}, Count: int64(max), Block: block,
-	}, patience+block)
+		Group: consumerGroup, Consumer: consumer, Streams: []string{key, ">"}, Count: int64(max), Block: block,
+	}, readMargin+block)
 	if errors.Is(err, redis.Nil) || err == nil && len(streams) == 0 {
 		return nil, nil
 	}
@@ -97,16 +98,17 @@ func (b *Bus) readNew(ctx context.Context, key, consumer string, max int, block 
 	return streams[0].Messages, nil
 }
 
-// idleSlack is how much longer than it is Redis may say that a hint has been somebody's: it
-// counts milliseconds of a clock that it does not look at for each command.
+// idleSlack allows for Redis reporting too long an idle time: it counts milliseconds of a clock
+// that it does not read for each command.
 const idleSlack = 10 * time.Millisecond
 
-// brokenOff gives what Redis has handed to a read of up to max hints that has begun at a time and
-// was broken off. If that is fewer, what came to the consumer just before may be among it again.
-func (b *Bus) brokenOff(ctx context.Context, pool, key, consumer string, max int, began time.Time) ([]Delivery, error) {
-	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), endPatience)
+// recoverBrokenOff returns the hints that Redis handed to a read that began at the time began and
+// was interrupted. If they are fewer than max, hints that the consumer got just before may be among
+// them again.
+func (b *Bus) recoverBrokenOff(ctx context.Context, pool, key, consumer string, max int, began time.Time) ([]Delivery, error) {
+	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), breakOffTimeout)
 	defer cancel()
-	found, err := b.pending(asking, pool, key, consumer, pendingAtMost, func(p redis.XPendingExt) bool { return p.Idle <= time.Since(began)+idleSlack })
+	found, err := b.pending(asking, pool, key, consumer, maxPending, func(p redis.XPendingExt) bool { return p.Idle <= time.Since(began)+idleSlack })
 	if older := len(found) - max; older > 0 {
 		found = found[older:]
 	}
@@ -116,12 +118,11 @@ func (b *Bus) brokenOff(ctx context.Context, pool, key, consumer string, max int
 	return nil, fmt.Errorf("pulling from %s: %w", key, errors.Join(ctx.Err(), err))
 }
 
-// TakeOver reads up to max hints that some consumer, this one included, has read
-// minIdle ago or earlier and not finished. It starts with the oldest, does not
-// wait, and clears away what has been deleted since it was read. Two consumers
-// never take the same hint over within minIdle.
+// TakeOver reads up to max hints that some consumer, including this one, has read at least minIdle
+// ago and not finished. It starts with the oldest, does not wait, and clears away entries that were
+// deleted after they were read. Two consumers never take over the same hint within minIdle.
 func (b *Bus) TakeOver(ctx context.Context, pool, consumer string, minIdle time.Duration, max int) ([]Delivery, error) {
-	key, err := b.reading(pool, consumer, max)
+	key, err := b.checkRead(pool, consumer, max)
 	if err != nil {
 		return nil, fmt.Errorf("taking over: %w", err)
 	}
@@ -129,7 +130,7 @@ func (b *Bus) TakeOver(ctx context.Context, pool, consumer string, minIdle time.
 	for start, done := "0-0", false; !done && len(found) < max; {
 		var entries []redis.XMessage
 		entries, start, err = b.client.XAutoClaim(ctx, &redis.XAutoClaimArgs{
-			Stream: key, Group: group, Consumer: consumer, MinIdle: minIdle, Start: start, Count: int64(max - len(found)),
+			Stream: key, Group: consumerGroup, Consumer: consumer, MinIdle: minIdle, Start: start, Count: int64(max - len(found)),
 		}).Result()
 		if isGone(err) {
 			return found, nil
@@ -141,16 +142,16 @@ func (b *Bus) TakeOver(ctx context.Context, pool, consumer string, minIdle time.
 			b.log.WarnContext(ctx, "taking over ended early", "stream", key, "error", err)
 			return found, nil
 		}
-		found = append(found, b.sift(ctx, pool, entries)...)
+		found = append(found, b.parseHints(ctx, pool, entries)...)
 		done = start == "0-0"
 	}
 	return found, nil
 }
 
-// Left gives up to max hints that a consumer has read and not finished, those read first
-// before others. They stay the consumer's.
-func (b *Bus) Left(ctx context.Context, pool, consumer string, max int) ([]Delivery, error) {
-	key, err := b.reading(pool, consumer, max)
+// Unfinished returns up to max hints that a consumer has read and not finished, the oldest first.
+// They still belong to the consumer.
+func (b *Bus) Unfinished(ctx context.Context, pool, consumer string, max int) ([]Delivery, error) {
+	key, err := b.checkRead(pool, consumer, max)
 	if err != nil {
 		return nil, fmt.Errorf("looking for what is left: %w", err)
 	}
@@ -161,14 +162,13 @@ func (b *Bus) Left(ctx context.Context, pool, consumer string, max int) ([]Deliv
 	return found, nil
 }
 
-// pendingAtMost is how many hints are looked at that a consumer has read and not finished.
-const pendingAtMost = 1_000
+// maxPending bounds the unfinished hints of a consumer that are looked at.
+const maxPending = 1_000
 
-// pending gives hints that a consumer has read and not finished: of the first max those that
-// are wanted.
+// pending returns those of the first max unfinished hints of a consumer that are wanted.
 func (b *Bus) pending(ctx context.Context, pool, key, consumer string, max int, wanted func(redis.XPendingExt) bool) ([]Delivery, error) {
 	pending, err := b.client.XPendingExt(ctx, &redis.XPendingExtArgs{
-		Stream: key, Group: group, Start: "-", End: "+", Count: int64(max), Consumer: consumer,
+		Stream: key, Group: consumerGroup, Start: "-", End: "+", Count: int64(max), Consumer: consumer,
 	}).Result()
 	if isGone(err) {
 		return nil, nil
@@ -191,15 +191,15 @@ func (b *Bus) pending(ctx context.Context, pool, key, consumer string, max int, 
 	}
 	var entries []redis.XMessage
 	for _, one := range found {
-		entries = append(entries, one.Val()...) // none of one that was deleted
+		entries = append(entries, one.Val()...) // empty for an entry that was deleted
 	}
-	return b.sift(ctx, pool, entries), nil
+	return b.parseHints(ctx, pool, entries), nil
 }
 
-// createGroup makes the stream's group, and the stream, unless they are there.
-// The group starts before the first entry: what came before it is still to be read.
+// createGroup creates the stream's group, and the stream, unless they exist. The group starts
+// before the first entry, so that existing entries are read.
 func (b *Bus) createGroup(ctx context.Context, key string) error {
-	err := b.client.XGroupCreateMkStream(ctx, key, group, "0").Err()
+	err := b.client.XGroupCreateMkStream(ctx, key, consumerGroup, "0").Err()
 	if redis.HasErrorPrefix(err, "BUSYGROUP") {
 		return nil
 	}
@@ -209,18 +209,18 @@ func (b *Bus) createGroup(ctx context.Context, key string) error {
 	return nil
 }
 
-// isGone reports whether Redis says that there is no such stream or group, or no
-// longer while a read was blocked on it.
+// isGone reports whether Redis says that the stream or the group does not exist, or was deleted
+// while a read was blocked on it.
 func isGone(err error) bool {
 	return redis.HasErrorPrefix(err, "NOGROUP") || redis.HasErrorPrefix(err, "UNBLOCKED")
 }
 
-// sift keeps the entries that are hints, and takes the others off the stream.
-func (b *Bus) sift(ctx context.Context, pool string, entries []redis.XMessage) []Delivery {
+// parseHints returns the entries that are hints, and deletes the others from the stream.
+func (b *Bus) parseHints(ctx context.Context, pool string, entries []redis.XMessage) []Delivery {
 	var found []Delivery
 	var garbage []string
 	for _, e := range entries {
-		h, err := decode(e.Values)
+		h, err := decodeHint(e.Values)
 		if err != nil {
 			b.log.WarnContext(ctx, "a dispatch entry is no hint", "pool", pool, "entry", e.ID, "error", err)
 			garbage = append(garbage, e.ID)

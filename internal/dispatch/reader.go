@@ -10,22 +10,22 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// reader reads with a connection of its own, so that a read that waits can be broken off: the
-// client library waits for an answer whatever becomes of a context. There is one read at a time.
+// reader reads over a connection of its own, so that a waiting read can be interrupted: the client
+// library waits for an answer even after its context has ended. Only one read may run at a time.
 type reader struct {
 	options redis.Options
 	client  *redis.Client
 
 	mu   sync.Mutex
-	conn net.Conn // the latest
+	conn net.Conn // the latest connection
 }
 
-// newReader makes a reader with the settings of a client. Nothing is sent yet.
+// newReader returns a reader with the settings of a client. It sends nothing.
 func newReader(like *redis.Client) *reader {
 	r := &reader{options: *like.Options()}
 	dial := r.options.Dialer
 	r.options.PoolSize, r.options.MinIdleConns = 1, 0
-	// What Redis has to say of its maintenance the other client hears.
+	// The other client receives Redis's maintenance notifications.
 	r.options.PushNotificationProcessor = nil
 	r.options.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	r.options.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -35,40 +35,40 @@ func newReader(like *redis.Client) *reader {
 		r.conn = conn
 		return conn, err
 	}
-	r.renew()
+	r.newClient()
 	return r
 }
 
-// renew begins anew with another connection.
-func (r *reader) renew() {
+// newClient replaces the client, so that the next read opens a new connection.
+func (r *reader) newClient() {
 	options := r.options
 	r.client = redis.NewClient(&options)
 }
 
-// read reads, and is broken off if ctx ends; an answer that takes longer than patience has it fail.
-// The client knows nothing of a deadline of ctx: its connection would time out at that moment, and
-// whether ctx had ended by then would be chance.
+// read reads, and is interrupted if ctx ends. It fails if the answer takes longer than patience.
+// The client gets no deadline of ctx: its connection would time out at that very moment, and
+// whether ctx had ended by then would depend on chance.
 func (r *reader) read(ctx context.Context, what *redis.XReadGroupArgs, patience time.Duration) ([]redis.XStream, error) {
 	reading, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
 	broken := make(chan *time.Timer, 1)
 	stop := context.AfterFunc(ctx, func() {
-		cancel() // or the client reads again
+		cancel() // otherwise the client would read again
 		broken <- r.breakOff()
 	})
 	found, err := r.client.XReadGroup(reading, what).Result()
 	if !stop() {
 		(<-broken).Stop()
-		_ = r.client.Close() // it has nothing but the connection
-		r.renew()
+		_ = r.client.Close() // the client holds only the connection
+		r.newClient()
 	}
 	return found, err
 }
 
-// breakOff ends a read that waits: Redis is told that nothing more will be asked on its
-// connection, and closes it. Whatever it had given to the read by then has come, or is its
-// consumer's when the read has ended. A Redis that says nothing does not close it: this side does,
-// unless the timer is stopped before.
+// breakOff interrupts a waiting read. It closes the sending side of the connection, on which Redis
+// closes the connection. Hints that Redis had handed to the read by then have arrived, or belong to
+// the consumer when the read has ended. If Redis does not react, the connection is closed here
+// after breakOffTimeout, unless the returned timer is stopped before.
 func (r *reader) breakOff() *time.Timer {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -78,9 +78,9 @@ func (r *reader) breakOff() *time.Timer {
 			_ = conn.Close()
 		}
 	}
-	late := time.AfterFunc(endPatience, hangUp)
+	late := time.AfterFunc(breakOffTimeout, hangUp)
 	if half, can := conn.(interface{ CloseWrite() error }); can {
-		_ = half.CloseWrite() // or the connection is of no use any more
+		_ = half.CloseWrite() // on failure the connection is unusable anyway
 	} else {
 		hangUp()
 	}

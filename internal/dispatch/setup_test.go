@@ -18,10 +18,10 @@ import (
 
 const pool = "default"
 
-// testTime bounds what a test waits for.
+// testTime bounds the duration of a test.
 const testTime = 60 * time.Second
 
-// onBoth runs a test on a fresh embedded Redis and on a fresh real one.
+// onBoth runs a test on a new embedded Redis and on a new real one.
 func onBoth(t *testing.T, test func(t *testing.T, client *redis.Client, bus *Bus)) {
 	t.Parallel()
 	t.Run("embedded", func(t *testing.T) {
@@ -59,7 +59,7 @@ func newBus(t testing.TB, client *redis.Client) *Bus {
 	return bus
 }
 
-// another gives another process's view of the same installation.
+// another returns the bus of another process of the same installation.
 func another(bus *Bus) *Bus {
 	return &Bus{client: bus.client, reader: newReader(bus.client), keys: bus.keys, log: bus.log, forget: bus.forget}
 }
@@ -71,7 +71,7 @@ func within(t testing.TB) context.Context {
 	return ctx
 }
 
-// some makes hints for one session, told apart by their epochs, from first on.
+// some returns n hints for one session, with epochs from first on.
 func some(n int, first int64) []Hint {
 	session := tree.SessionID(uuid.New())
 	hints := make([]Hint, n)
@@ -108,7 +108,7 @@ func finish(t testing.TB, bus *Bus, found []Delivery) {
 
 func wantBacklog(t testing.TB, bus *Bus, want int) {
 	t.Helper()
-	if n, err := bus.Backlog(t.Context(), pool); err != nil || n != want {
+	if n, err := bus.StreamLength(t.Context(), pool); err != nil || n != want {
 		t.Errorf("backlog %d, %v; want %d", n, err, want)
 	}
 }
@@ -129,7 +129,7 @@ func hintsOf(found []Delivery) []Hint {
 	return hints
 }
 
-// until asks again until the answer is yes. What it asks takes a round trip.
+// until repeats a check until it succeeds. The check takes a round trip, so there is no pause.
 func until(t testing.TB, ctx context.Context, what string, yes func() bool) {
 	t.Helper()
 	for !yes() {
@@ -139,20 +139,20 @@ func until(t testing.TB, ctx context.Context, what string, yes func() bool) {
 	}
 }
 
-// listening runs Listen and gives what it reports. It ends with the test.
+// listening runs Listen until the test ends, and returns the nudges it gets.
 func listening(t *testing.T, bus *Bus) <-chan Nudge {
 	t.Helper()
 	looks := make(chan Nudge, 1000)
-	listen(t, bus, "listener", func(n Nudge) { looks <- n }, func(Wish) {})
+	listen(t, bus, "listener", func(n Nudge) { looks <- n }, func(Interest) {})
 	return looks
 }
 
 // listen runs Listen until the test ends.
-func listen(t *testing.T, bus *Bus, self string, look func(Nudge), wished func(Wish)) {
+func listen(t *testing.T, bus *Bus, self string, onNudge func(Nudge), onInterest func(Interest)) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- bus.Listen(ctx, self, look, wished) }()
+	go func() { ended <- bus.Listen(ctx, self, onNudge, onInterest) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-ended; err != nil {
@@ -161,7 +161,7 @@ func listen(t *testing.T, bus *Bus, self string, look func(Nudge), wished func(W
 	})
 }
 
-// nextLook waits for the next session to be looked at.
+// nextLook waits for the next nudge.
 func nextLook(t *testing.T, ctx context.Context, looks <-chan Nudge) Nudge {
 	t.Helper()
 	select {
@@ -173,7 +173,7 @@ func nextLook(t *testing.T, ctx context.Context, looks <-chan Nudge) Nudge {
 	}
 }
 
-// wantLook waits for a session to be looked at, whatever comes before it.
+// wantLook waits for a certain nudge, and ignores others before it.
 func wantLook(t *testing.T, ctx context.Context, looks <-chan Nudge, want Nudge) {
 	t.Helper()
 	for {
@@ -188,7 +188,7 @@ func wantLook(t *testing.T, ctx context.Context, looks <-chan Nudge, want Nudge)
 	}
 }
 
-// logbook is a log that can be waited for.
+// logbook is a log in which a test can wait for messages.
 type logbook struct {
 	mu   sync.Mutex
 	text bytes.Buffer

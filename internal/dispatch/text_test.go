@@ -17,14 +17,14 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// hearing runs Hear and gives what it shows, and word of each subscription. It ends with
-// the test.
+// hearing runs ReceiveText until the test ends. It returns the pieces that are shown, and a value
+// for each subscription.
 func hearing(t *testing.T, bus *Bus, self string) (<-chan Piece, <-chan struct{}) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	pieces, begun, ended := make(chan Piece, 1000), make(chan struct{}, 1000), make(chan error, 1)
 	go func() {
-		ended <- bus.Hear(ctx, self, func() { begun <- struct{}{} }, func(p Piece) { pieces <- p })
+		ended <- bus.ReceiveText(ctx, self, func() { begun <- struct{}{} }, func(p Piece) { pieces <- p })
 	}()
 	t.Cleanup(func() {
 		cancel()
@@ -45,7 +45,7 @@ func next[T any](t *testing.T, ctx context.Context, from <-chan T) (got T) {
 	return got
 }
 
-// written makes pieces of one run.
+// written returns pieces of one run.
 func written(texts ...string) []Piece {
 	p := Piece{Session: tree.SessionID(uuid.New()), Task: tree.TaskID(uuid.New()), Run: 3}
 	var all []Piece
@@ -56,7 +56,7 @@ func written(texts ...string) []Piece {
 	return all
 }
 
-func TestTextGoesWhereItIsWishedFor(t *testing.T) {
+func TestTextGoesToInterestedReplicas(t *testing.T) {
 	onBoth(t, func(t *testing.T, client *redis.Client, bus *Bus) {
 		ctx := within(t)
 		log := newLogbook()
@@ -65,10 +65,10 @@ func TestTextGoesWhereItIsWishedFor(t *testing.T) {
 		next(t, ctx, begun)
 		second, begun := hearing(t, bus, "the second")
 		next(t, ctx, begun)
-		one := written("a", "\n<&>\u2028\x00\x7f", "æ 𝄞", strings.Repeat("\x01", PieceBytes))
+		one := written("a", "\n<&>\u2028\x00\x7f", "æ 𝄞", strings.Repeat("\x01", MaxPieceBytes))
 		two := written("of another")
 		for range 3 {
-			if err := bus.Send(ctx, "s", Parcel{"the first: one", one}, Parcel{"the second", append(two, one...)}, Parcel{"nobody", one}); err != nil {
+			if err := bus.SendText(ctx, "s", TextBatch{"the first: one", one}, TextBatch{"the second", append(two, one...)}, TextBatch{"nobody", one}); err != nil {
 				t.Fatal(err)
 			}
 			for _, want := range one {
@@ -82,27 +82,27 @@ func TestTextGoesWhereItIsWishedFor(t *testing.T) {
 				}
 			}
 		}
-		if err := bus.Send(ctx, "s"); err != nil {
+		if err := bus.SendText(ctx, "s"); err != nil {
 			t.Error(err)
 		}
-		for _, payload := range []string{"", "{", "[]", `{"from":"x"}`, strings.Repeat(" ", parcelBytes+1)} {
+		for _, payload := range []string{"", "{", "[]", `{"from":"x"}`, strings.Repeat(" ", maxTextMessageBytes+1)} {
 			if err := client.Publish(ctx, bus.keys.text("the second"), payload).Err(); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if err := bus.Send(ctx, "s", Parcel{"the second", two}); err != nil {
+		if err := bus.SendText(ctx, "s", TextBatch{"the second", two}); err != nil {
 			t.Fatal(err)
 		}
 		if got := next(t, ctx, second); got != two[0] {
 			t.Errorf("after nonsense came %v, want %v", got, two[0])
 		}
-		if n := log.count("text of another replica can't be shown"); n != 4 { // a parcel without a number is old
-			t.Errorf("%d parcels were logged as unreadable, want 4", n)
+		if n := log.count("text of another replica can't be shown"); n != 4 { // a message without a number is old
+			t.Errorf("%d messages were logged as unreadable, want 4", n)
 		}
 	})
 }
 
-func TestParcelsThatAnybodyMayHaveWritten(t *testing.T) {
+func TestTextMessagesAreNotTrusted(t *testing.T) {
 	t.Parallel()
 	good := written("good")[0]
 	changed := func(change func(*Piece)) Piece {
@@ -111,7 +111,7 @@ func TestParcelsThatAnybodyMayHaveWritten(t *testing.T) {
 		return p
 	}
 	whole := func(pieces ...Piece) string {
-		data, err := writeParcel(parcel{From: "s", Number: 7, Pieces: pieces})
+		data, err := encodeTextMessage(textMessage{From: "s", Number: 7, Pieces: pieces})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -128,18 +128,18 @@ func TestParcelsThatAnybodyMayHaveWritten(t *testing.T) {
 		"run 0":            {whole(good, changed(func(p *Piece) { p.Run = 0 }), good), 1, true},
 		"a run too large":  {whole(changed(func(p *Piece) { p.Run = math.MaxInt32 + 1 })), 0, true},
 		"without text":     {whole(changed(func(p *Piece) { p.Text = "" })), 0, true},
-		"too much text":    {whole(changed(func(p *Piece) { p.Text = strings.Repeat("x", PieceBytes+1) })), 0, true},
+		"too much text":    {whole(changed(func(p *Piece) { p.Text = strings.Repeat("x", MaxPieceBytes+1) })), 0, true},
 		"a number too low": {strings.Replace(whole(good), ":7", ":6", 1), 0, false},
 		"from nobody":      {strings.Replace(whole(good), `"s"`, `""`, 1), 0, true},
-		"from anybody":     {strings.Replace(whole(good), `"s"`, `"`+strings.Repeat("s", replicaBytes+1)+`"`, 1), 0, true},
+		"from anybody":     {strings.Replace(whole(good), `"s"`, `"`+strings.Repeat("s", maxReplicaNameBytes+1)+`"`, 1), 0, true},
 		"without ids":      {`{"from":"s","number":7,"pieces":[{"r":1,"x":"text"}]}`, 0, true},
-		"too large":        {whole(good) + strings.Repeat(" ", parcelBytes), 0, true},
-		"not a parcel":     {"text", 0, true},
+		"too large":        {whole(good) + strings.Repeat(" ", maxTextMessageBytes), 0, true},
+		"not a message":    {"text", 0, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			shown := 0
-			last := lately{"s": 6}
+			last := lastNumbers{"s": 6}
 			err := last.read(c.payload, func(Piece) { shown++ })
 			if shown != c.shown || (err != nil) != c.fails {
 				t.Errorf("%d pieces were shown, and then %v; want %d, and failing %t", shown, err, c.shown, c.fails)
@@ -148,16 +148,16 @@ func TestParcelsThatAnybodyMayHaveWritten(t *testing.T) {
 	}
 }
 
-// A parcel that was on its way for long comes after those that were sent later.
-func TestAParcelThatComesLateIsNotShown(t *testing.T) {
+// A delayed message arrives after messages that were sent later.
+func TestALateTextMessageIsNotShown(t *testing.T) {
 	t.Parallel()
-	last := lately{}
+	last := lastNumbers{}
 	var shown []string
-	for _, p := range []parcel{
+	for _, p := range []textMessage{
 		{"a", 1, written("a1")}, {"b", 9, written("b9")}, {"a", 3, written("a3")}, {"a", 2, written("a2")},
 		{"b", 9, written("b9 again")}, {"a", 4, written("a4")},
 	} {
-		data, err := writeParcel(p)
+		data, err := encodeTextMessage(p)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -168,25 +168,25 @@ func TestAParcelThatComesLateIsNotShown(t *testing.T) {
 	if want := []string{"a1", "b9", "a3", "a4"}; !slices.Equal(shown, want) {
 		t.Errorf("shown were %q, want %q", shown, want)
 	}
-	for i := range 2 * sendersAtMost {
+	for i := range 2 * maxSenders {
 		if err := last.read(fmt.Sprintf(`{"from":"%d","number":1}`, i), func(Piece) {}); err != nil {
 			t.Error(err)
 		}
 	}
-	if len(last) > sendersAtMost {
-		t.Errorf("%d senders are remembered, want %d at most", len(last), sendersAtMost)
+	if len(last) > maxSenders {
+		t.Errorf("%d senders are remembered, want %d at most", len(last), maxSenders)
 	}
 }
 
-// TestTextComesBack kills and freezes Redis: who hears text begins anew, and so does who
-// listens for wishes.
+// TestTextComesBack kills and freezes Redis. Receivers of text and listeners for interests
+// reconnect.
 func TestTextComesBack(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	bus, ctx := newBus(t, server.Client()), within(t)
 	heard, begun := hearing(t, bus, "r")
 	next(t, ctx, begun)
-	wishes := wishing(t, bus, "s")
+	interests := listenForInterests(t, bus, "s")
 	for name, strike := range map[string]func(){
 		"killed": func() {
 			server.Kill()
@@ -194,8 +194,8 @@ func TestTextComesBack(t *testing.T) {
 		},
 		"frozen": func() {
 			server.Freeze()
-			// It is frozen for as long as it takes to be noticed.
-			if err := bus.Send(ctx, "s", Parcel{"r", written("into the ice")}); err == nil {
+			// It is frozen until that is noticed.
+			if err := bus.SendText(ctx, "s", TextBatch{"r", written("into the ice")}); err == nil {
 				t.Error("a frozen Redis took text")
 			}
 			server.Thaw()
@@ -204,7 +204,7 @@ func TestTextComesBack(t *testing.T) {
 		strike()
 		texts := written("again")
 		until(t, ctx, "text after Redis was "+name, func() bool {
-			if bus.Send(ctx, "s", Parcel{"r", texts}) != nil {
+			if bus.SendText(ctx, "s", TextBatch{"r", texts}) != nil {
 				return false
 			}
 			select {
@@ -214,13 +214,13 @@ func TestTextComesBack(t *testing.T) {
 				return false
 			}
 		})
-		want := Wish{Replica: "r", Session: texts[0].Session}
-		until(t, ctx, "a wish after Redis was "+name, func() bool {
-			if bus.Wish(ctx, "r", want) != nil {
+		want := Interest{Replica: "r", Session: texts[0].Session}
+		until(t, ctx, "an interest after Redis was "+name, func() bool {
+			if bus.SendInterests(ctx, "r", want) != nil {
 				return false
 			}
 			select {
-			case w := <-wishes:
+			case w := <-interests:
 				return w == want
 			default:
 				return false
@@ -229,8 +229,8 @@ func TestTextComesBack(t *testing.T) {
 	}
 }
 
-func FuzzParcel(f *testing.F) {
-	data, err := writeParcel(parcel{"s", 1, written("one", "two")})
+func FuzzTextMessage(f *testing.F) {
+	data, err := encodeTextMessage(textMessage{"s", 1, written("one", "two")})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -238,8 +238,8 @@ func FuzzParcel(f *testing.F) {
 	f.Add(strings.Replace(string(data), "two", "\xff\\ud800", 1))
 	f.Fuzz(func(t *testing.T, payload string) {
 		var seen []Piece
-		if err := (lately{}).read(payload, func(p Piece) { seen = append(seen, p) }); err == nil && !json.Valid([]byte(payload)) {
-			t.Errorf("%q is no parcel", payload)
+		if err := (lastNumbers{}).read(payload, func(p Piece) { seen = append(seen, p) }); err == nil && !json.Valid([]byte(payload)) {
+			t.Errorf("%q is no text message", payload)
 		}
 		for _, p := range seen {
 			if p.check() != nil || !utf8.ValidString(p.Text) {

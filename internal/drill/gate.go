@@ -195,7 +195,7 @@ func (l *line) answer() error {
 		if err != nil {
 			return err
 		}
-		for r := range wire.Apart(resp) {
+		for r := range wire.SplitResponses(resp) {
 			if l.heard(r) && l.gate.hit(l.carries()) {
 				return context.Canceled
 			}

@@ -16,51 +16,51 @@ import (
 	"github.com/coppice-run/coppice/internal/wire"
 )
 
-// sourceAPI is the source of definitions that were put by a call.
+// sourceAPI is the source of definitions that clients put.
 const sourceAPI = "api"
 
-// readEvery is how often the files of definitions are looked at.
-const readEvery = time.Second
+// filePollInterval is how often the files with definitions are read.
+const filePollInterval = time.Second
 
-// What is remembered at most; when there is more, it is forgotten and read again.
+// Bounds of the caches. A cache that is full is emptied.
 const (
-	maxTenantsHeld = 1000
-	maxParsedHeld  = 10_000
+	maxCachedTenants     = 1000
+	maxCachedDefinitions = 10_000
 )
 
-// agents is what a replica knows of definitions: those of files as they were last
-// read, and copies of what the database holds. Which version of a tenant's agent
-// counts is asked of the database each time, or looked at by what is decided upon it, so
-// what one replica was told counts on all of them at once.
-type agents struct {
-	store  *store.Store
-	files  *agentdef.Library // only read looks at it
-	log    *slog.Logger
-	mu     sync.Mutex // guards what is below
-	base   *agentdef.Registry
-	wrong  []agentdef.Problem
-	merged map[string]merged                // by tenant
-	last   map[string]*store.AgentsSnapshot // what was last read of a tenant
-	parsed map[string]*agentdef.Definition  // by version
+// agentCache caches definitions of agents: those of files as they were last read, and those that
+// are stored. Which version of a tenant's agent is current is read from the database each time, or
+// checked by the commit that depends on it. So a change at one replica applies at all replicas at
+// once.
+type agentCache struct {
+	store        *store.Store
+	files        *agentdef.Library // only used by readFiles
+	log          *slog.Logger
+	mu           sync.Mutex // guards the fields below
+	base         *agentdef.Registry
+	fileProblems []agentdef.Problem
+	merged       map[string]mergedRegistry        // by tenant
+	snapshots    map[string]*store.AgentsSnapshot // the last snapshot of each tenant
+	definitions  map[string]*agentdef.Definition  // by version
 }
 
-// merged is the definitions of files with those of a tenant over them.
-type merged struct {
+// mergedRegistry is the definitions of files, overridden by those of a tenant.
+type mergedRegistry struct {
 	base     *agentdef.Registry
 	versions []store.AgentVersion
-	all      *agentdef.Registry
+	registry *agentdef.Registry
 }
 
-func newAgents(c Config) *agents {
-	return &agents{
+func newAgentCache(c Config) *agentCache {
+	return &agentCache{
 		store: c.Store, files: c.Agents, log: c.Logger, base: agentdef.Builtin(),
-		merged: map[string]merged{}, parsed: map[string]*agentdef.Definition{}, last: map[string]*store.AgentsSnapshot{},
+		merged: map[string]mergedRegistry{}, definitions: map[string]*agentdef.Definition{}, snapshots: map[string]*store.AgentsSnapshot{},
 	}
 }
 
-// follow reads the files again and again, until ctx ends.
-func (a *agents) follow(ctx context.Context) error {
-	tick := time.NewTicker(readEvery)
+// pollFiles reads the files regularly until ctx ends.
+func (a *agentCache) pollFiles(ctx context.Context) error {
+	tick := time.NewTicker(filePollInterval)
 	defer tick.Stop()
 	for {
 		select {
@@ -68,18 +68,18 @@ func (a *agents) follow(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		}
-		if err := a.read(ctx); err != nil && ctx.Err() == nil {
+		if err := a.readFiles(ctx); err != nil && ctx.Err() == nil {
 			a.log.WarnContext(ctx, "reading the definitions of agents failed", "error", err)
 		}
 	}
 }
 
-// read looks at the files. What they define counts once all of it is stored, since
-// tasks pin versions that are stored.
-func (a *agents) read(ctx context.Context) error {
-	now, wrong := a.files.Read()
-	a.report(ctx, wrong)
-	before := a.ofFiles()
+// readFiles reads the files. Their definitions apply once all of them are stored, because tasks pin
+// stored versions.
+func (a *agentCache) readFiles(ctx context.Context) error {
+	now, problems := a.files.Read()
+	a.logProblems(ctx, problems)
+	before := a.fileRegistry()
 	if now == before {
 		return nil
 	}
@@ -102,13 +102,13 @@ func (a *agents) read(ctx context.Context) error {
 	return nil
 }
 
-// report tells of files that can't be used, each time it is something new.
-func (a *agents) report(ctx context.Context, wrong []agentdef.Problem) {
+// logProblems logs problems with files that were not there at the last read.
+func (a *agentCache) logProblems(ctx context.Context, problems []agentdef.Problem) {
 	a.mu.Lock()
-	before := a.wrong
-	a.wrong = wrong
+	before := a.fileProblems
+	a.fileProblems = problems
 	a.mu.Unlock()
-	for _, p := range wrong {
+	for _, p := range problems {
 		known := slices.ContainsFunc(before, func(old agentdef.Problem) bool {
 			return old.Source == p.Source && old.Kept == p.Kept && old.Err.Error() == p.Err.Error()
 		})
@@ -118,20 +118,20 @@ func (a *agents) report(ctx context.Context, wrong []agentdef.Problem) {
 	}
 }
 
-func (a *agents) ofFiles() *agentdef.Registry {
+func (a *agentCache) fileRegistry() *agentdef.Registry {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.base
 }
 
-func (a *agents) problems() []agentdef.Problem {
+func (a *agentCache) problems() []agentdef.Problem {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.wrong
+	return a.fileProblems
 }
 
-// registryOf gives the definitions that count for a tenant.
-func (a *agents) registryOf(ctx context.Context, tenant string) (*agentdef.Registry, error) {
+// registryOf returns the definitions that apply to a tenant.
+func (a *agentCache) registryOf(ctx context.Context, tenant string) (*agentdef.Registry, error) {
 	now, err := a.snapshot(ctx, tenant)
 	if err != nil {
 		return nil, err
@@ -139,31 +139,31 @@ func (a *agents) registryOf(ctx context.Context, tenant string) (*agentdef.Regis
 	return a.registryWith(ctx, tenant, now.Versions())
 }
 
-// snapshot reads what a tenant has put.
-func (a *agents) snapshot(ctx context.Context, tenant string) (*store.AgentsSnapshot, error) {
+// snapshot reads the definitions that a tenant has put.
+func (a *agentCache) snapshot(ctx context.Context, tenant string) (*store.AgentsSnapshot, error) {
 	now, err := a.store.SnapshotAgents(ctx, tenant)
 	if err != nil {
 		return nil, err
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if len(a.last) >= maxTenantsHeld {
-		clear(a.last)
+	if len(a.snapshots) >= maxCachedTenants {
+		clear(a.snapshots)
 	}
-	a.last[tenant] = now
+	a.snapshots[tenant] = now
 	return now, nil
 }
 
-// lastSnapshot gives the last snapshot of a tenant; nil if there was none.
-func (a *agents) lastSnapshot(tenant string) *store.AgentsSnapshot {
+// lastSnapshot returns the last snapshot of a tenant, or nil.
+func (a *agentCache) lastSnapshot(tenant string) *store.AgentsSnapshot {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.last[tenant]
+	return a.snapshots[tenant]
 }
 
-// registryWith gives the definitions that count for a tenant that has put these.
-func (a *agents) registryWith(ctx context.Context, tenant string, versions []store.AgentVersion) (*agentdef.Registry, error) {
-	base := a.ofFiles()
+// registryWith returns the definitions that apply to a tenant that has put these versions.
+func (a *agentCache) registryWith(ctx context.Context, tenant string, versions []store.AgentVersion) (*agentdef.Registry, error) {
+	base := a.fileRegistry()
 	if len(versions) == 0 {
 		return base, nil
 	}
@@ -171,13 +171,13 @@ func (a *agents) registryWith(ctx context.Context, tenant string, versions []sto
 	last := a.merged[tenant]
 	a.mu.Unlock()
 	if last.base == base && slices.Equal(last.versions, versions) {
-		return last.all, nil
+		return last.registry, nil
 	}
 	var put []*agentdef.Definition
 	for _, v := range versions {
 		def, err := a.definition(ctx, v.Version)
 		if err != nil {
-			// A replica of a later release may have taken what can't be read here.
+			// A replica of a later release may have accepted a definition that can't be read here.
 			a.log.ErrorContext(ctx, "a stored definition can't be used", "agent", v.Name, "version", v.Version, "error", err)
 			continue
 		}
@@ -189,17 +189,17 @@ func (a *agents) registryWith(ctx context.Context, tenant string, versions []sto
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if len(a.merged) >= maxTenantsHeld {
+	if len(a.merged) >= maxCachedTenants {
 		clear(a.merged)
 	}
-	a.merged[tenant] = merged{base, versions, all}
+	a.merged[tenant] = mergedRegistry{base, versions, all}
 	return all, nil
 }
 
-// definition gives a definition that was stored.
-func (a *agents) definition(ctx context.Context, version string) (*agentdef.Definition, error) {
+// definition returns a stored definition by its version.
+func (a *agentCache) definition(ctx context.Context, version string) (*agentdef.Definition, error) {
 	a.mu.Lock()
-	def := a.parsed[version]
+	def := a.definitions[version]
 	a.mu.Unlock()
 	if def != nil {
 		return def, nil
@@ -213,70 +213,71 @@ func (a *agents) definition(ctx context.Context, version string) (*agentdef.Defi
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if len(a.parsed) >= maxParsedHeld {
-		clear(a.parsed)
+	if len(a.definitions) >= maxCachedDefinitions {
+		clear(a.definitions)
 	}
-	a.parsed[version] = def
+	a.definitions[version] = def
 	return def, nil
 }
 
-// complete looks up the agent and the model of a child that a client asks for.
-func (s *Service) complete(ctx context.Context, tenant string, child *tree.Child) error {
-	now, err := s.agents.snapshot(ctx, tenant)
+// resolveChild sets the agent and the model of a child that a client asks for.
+func (s *Service) resolveChild(ctx context.Context, tenant string, child *tree.Child) error {
+	agents, err := s.agents.snapshot(ctx, tenant)
 	if err != nil {
 		return err
 	}
-	return s.completeWith(ctx, tenant, now, child)
+	return s.resolveChildWith(ctx, tenant, agents, child)
 }
 
-// completeWith is complete with the agents that the tenant had put at some time.
-func (s *Service) completeWith(ctx context.Context, tenant string, then *store.AgentsSnapshot, child *tree.Child) error {
-	all, err := s.agents.registryWith(ctx, tenant, then.Versions())
+// resolveChildWith is resolveChild with the agents of a snapshot.
+func (s *Service) resolveChildWith(ctx context.Context, tenant string, agents *store.AgentsSnapshot, child *tree.Child) error {
+	all, err := s.agents.registryWith(ctx, tenant, agents.Versions())
 	if err != nil {
 		return err
 	}
 	if def, ok := all.Get(child.AgentName); ok {
-		s.define(child, def)
+		s.setAgent(child, def)
 	}
 	return nil
 }
 
-// toldAgents are the definitions of which a worker was told, and when.
-type toldAgents struct {
+// sentAgents is the definitions that a worker was told about, and when.
+type sentAgents struct {
 	all *agentdef.Registry
 	at  time.Time
 }
 
-// toldFor is how long what a worker was told of agents holds for what it asks for.
-const toldFor = time.Second
+// sentAgentsTTL is how long requests of a worker are answered with the definitions that it was told
+// about.
+const sentAgentsTTL = time.Second
 
-// spawnableBy gives a look-up of the agents that the agent of an attempt may spawn:
-// the definition that its task has pinned says which, of those that count now.
+// spawnableBy returns a lookup of the agents that an attempt may spawn. The definition that its
+// task has pinned says which agents those are; their current definitions are used.
 func (s *Service) spawnableBy(ctx context.Context, held *lease) (wire.AgentLookup, error) {
-	by, err := s.agents.definition(ctx, held.version)
+	definition, err := s.agents.definition(ctx, held.version)
 	if err != nil {
 		return nil, err
 	}
-	told := held.agents.Load()
-	if told == nil || s.Now().Sub(told.at) > toldFor {
+	sent := held.agentsSent.Load()
+	if sent == nil || s.Now().Sub(sent.at) > sentAgentsTTL {
 		all, err := s.agents.registryOf(ctx, held.tenant)
 		if err != nil {
 			return nil, err
 		}
-		told = &toldAgents{all: all}
+		sent = &sentAgents{all: all}
 	}
-	all := told.all
-	spawnable := all.Spawnable(by)
+	all := sent.all
+	spawnable := all.Spawnable(definition)
 	return func(child *tree.Child) {
 		if def, ok := all.Get(child.AgentName); ok && slices.Contains(spawnable, def) {
-			s.define(child, def)
+			s.setAgent(child, def)
 		}
 	}, nil
 }
 
-// spawnable lists the agents that the agent of an attempt may spawn.
+// spawnable lists the agents that an attempt may spawn, and records them as sent to its worker.
 func (s *Service) spawnable(ctx context.Context, held *lease, versions []store.AgentVersion) ([]*pb.SpawnableAgent, error) {
-	by, err := s.agents.definition(ctx, held.version)
+	definition, err := s.agents.definition(ctx, held.version)
 	if err != nil {
 		return nil, err
 	}
@@ -284,16 +285,16 @@ func (s *Service) spawnable(ctx context.Context, held *lease, versions []store.A
 	if err != nil {
 		return nil, err
 	}
-	held.agents.Store(&toldAgents{all, s.Now()})
+	held.agentsSent.Store(&sentAgents{all, s.Now()})
 	var out []*pb.SpawnableAgent
-	for _, d := range all.Spawnable(by) {
+	for _, d := range all.Spawnable(definition) {
 		out = append(out, &pb.SpawnableAgent{Name: d.Name, Description: d.Description, Background: d.Background})
 	}
 	return out, nil
 }
 
-// agentOf gives what the core needs to know of a definition.
-func agentOf(def *agentdef.Definition) *tree.Agent {
+// treeAgent returns what the core needs of a definition.
+func treeAgent(def *agentdef.Definition) *tree.Agent {
 	return &tree.Agent{
 		Name: def.Name, Version: def.Version, Mode: tree.Mode(def.Mode),
 		Model: def.Model, MaxIterations: def.MaxIterations,
@@ -302,10 +303,10 @@ func agentOf(def *agentdef.Definition) *tree.Agent {
 	}
 }
 
-// define gives a child its agent, and the model that the call or else the definition
-// names. What stands for the parent's is left to the core, which knows the parent.
-func (s *Service) define(child *tree.Child, def *agentdef.Definition) {
-	child.Agent = agentOf(def)
+// setAgent sets the agent of a child, and the model that the call or else the definition names. A
+// name that stands for the parent's model is left to the core, which knows the parent.
+func (s *Service) setAgent(child *tree.Child, def *agentdef.Definition) {
+	child.Agent = treeAgent(def)
 	name := child.Model
 	if name == "" {
 		name = def.Model

@@ -9,8 +9,8 @@ import (
 	"github.com/coppice-run/coppice/internal/wire"
 )
 
-// respond waits for one request and says what came of it. An error means that
-// the attempt can't go on.
+// respond waits for the outcome of one request and returns the responses. An error means that the
+// attempt can't continue.
 func (l *slot) respond(ctx context.Context, a *exchange) ([]*pb.WorkResponse, error) {
 	var answer tree.Answer
 	err := a.err
@@ -23,54 +23,54 @@ func (l *slot) respond(ctx context.Context, a *exchange) ([]*pb.WorkResponse, er
 	switch a.req.GetKind().(type) {
 	case *pb.WorkRequest_Claim:
 		defer l.claiming.Store(false)
-		return l.claimed(ctx, a, answer, err)
+		return l.answerClaim(ctx, a, answer, err)
 	case *pb.WorkRequest_Reattach:
 		defer l.claiming.Store(false)
-		return l.reattached(ctx, a, answer, err)
+		return l.answerReattach(ctx, a, answer, err)
 	}
-	lease := l.seat.current()
+	lease := l.state.currentLease()
 	switch {
 	case lease == nil:
-		return nil, nil // the worker has been told
+		return nil, nil // the worker has been told that the attempt is over
 	case err != nil:
 		return nil, err
 	}
-	lease.hear(l.svc.Now())
+	lease.touch(l.svc.Now())
 	switch k := answer.(type) {
 	case tree.Stored:
 		ack, err := l.acknowledge(ctx, lease, a.req, k)
 		return []*pb.WorkResponse{{Kind: &pb.WorkResponse_Ack{Ack: ack}}}, err
 	case tree.ParkedRun:
-		l.letGo()
-		return l.nextRun(ctx, a, lease, &pb.WorkResponse{Kind: &pb.WorkResponse_Parked{Parked: &pb.Parked{}}}), nil
+		l.dropAttempt()
+		return l.answerWithNextRun(ctx, a, lease, &pb.WorkResponse{Kind: &pb.WorkResponse_Parked{Parked: &pb.Parked{}}}), nil
 	case tree.Ended:
-		l.letGo()
-		return l.nextRun(ctx, a, lease, &pb.WorkResponse{Kind: &pb.WorkResponse_Ended{Ended: &pb.Ended{State: pb.TaskState(k.State)}}}), nil
+		l.dropAttempt()
+		return l.answerWithNextRun(ctx, a, lease, &pb.WorkResponse{Kind: &pb.WorkResponse_Ended{Ended: &pb.Ended{State: pb.TaskState(k.State)}}}), nil
 	}
 	return nil, fmt.Errorf("a worker's request was answered with %T", answer)
 }
 
-// acknowledge answers a stored request, with the boundary if it reached one.
+// acknowledge returns the answer to a stored request, with the boundary if the run reached one.
 func (l *slot) acknowledge(ctx context.Context, lease *lease, req *pb.WorkRequest, stored tree.Stored) (*pb.Ack, error) {
 	ack := &pb.Ack{Ordinal: int32(stored.Ordinal), Approved: stored.Approved, Launched: wire.Launched(stored.Launched)}
 	if stored.Ordinal > 0 {
-		lease.seen, lease.closed = stored.Ordinal, map[int]bool{}
+		lease.seenOrdinal, lease.callsClosed = stored.Ordinal, map[int]bool{}
 	}
 	if m := req.GetAppend().GetMessage(); m != nil {
-		lease.opened = 0
+		lease.callsOpened = 0
 		for _, b := range m.GetBlocks() {
 			if b.GetToolUse() != nil {
-				lease.opened++
+				lease.callsOpened++
 			}
 		}
 	}
 	if c := req.GetCallClose(); c != nil {
-		lease.closed[int(c.GetResult().GetBlock())] = true
+		lease.callsClosed[int(c.GetResult().GetBlock())] = true
 	}
 	if stored.Boundary == 0 {
 		return ack, nil
 	}
-	boundary, err := l.boundary(ctx, lease, stored.Boundary)
+	boundary, err := l.readBoundary(ctx, lease, stored.Boundary)
 	if err != nil {
 		return ack, err
 	}
@@ -79,12 +79,12 @@ func (l *slot) acknowledge(ctx context.Context, lease *lease, req *pb.WorkReques
 	return ack, nil
 }
 
-// boundary gives what the worker does not know of the transcript yet. If it has
-// closed all calls itself and there is no news, it knows everything.
-func (l *slot) boundary(ctx context.Context, lease *lease, last int) (*pb.Boundary, error) {
-	after := lease.seen
-	lease.seen = last
-	if last == after || last == after+1 && lease.opened > 0 && len(lease.closed) == lease.opened {
+// readBoundary returns the part of the transcript that the worker does not know yet. If the worker has
+// closed all calls itself and nothing else was added, it knows everything.
+func (l *slot) readBoundary(ctx context.Context, lease *lease, last int) (*pb.Boundary, error) {
+	after := lease.seenOrdinal
+	lease.seenOrdinal = last
+	if last == after || last == after+1 && lease.callsOpened > 0 && len(lease.callsClosed) == lease.callsOpened {
 		return &pb.Boundary{Ordinal: int32(last)}, nil
 	}
 	messages, err := l.svc.Store.Transcript(ctx, lease.session, lease.task, after, 0)
@@ -104,7 +104,7 @@ func (l *slot) boundary(ctx context.Context, lease *lease, last int) (*pb.Bounda
 		out.Results = shown
 		unknown := shown.Blocks[:0]
 		for _, b := range shown.GetBlocks() {
-			if !lease.closed[int(b.GetToolResult().GetBlock())] {
+			if !lease.callsClosed[int(b.GetToolResult().GetBlock())] {
 				unknown = append(unknown, b)
 			}
 		}
@@ -113,21 +113,21 @@ func (l *slot) boundary(ctx context.Context, lease *lease, last int) (*pb.Bounda
 	return out, nil
 }
 
-func lost(detail string) *pb.WorkResponse {
+func lostResponse(detail string) *pb.WorkResponse {
 	return &pb.WorkResponse{Kind: &pb.WorkResponse_Lost{Lost: &pb.Lost{Detail: detail}}}
 }
 
-// lose ends the attempt on the stream after a request was refused or failed.
-func (l *slot) lose(ctx context.Context, err error) *pb.WorkResponse {
+// loseAttempt ends the attempt on the stream after a request was refused or has failed.
+func (l *slot) loseAttempt(ctx context.Context, err error) *pb.WorkResponse {
 	if tree.CodeOf(err) != tree.CodeStale {
 		l.svc.Logger.WarnContext(ctx, "an attempt can't go on", "error", err)
 	}
-	l.abandon(workersFault(err))
-	return lost(err.Error())
+	l.abandon(isWorkerFault(err))
+	return lostResponse(err.Error())
 }
 
-// workersFault reports whether a request was refused for what it asked.
-func workersFault(err error) bool {
+// isWorkerFault reports whether an error is the fault of the worker that sent the request.
+func isWorkerFault(err error) bool {
 	switch tree.CodeOf(err) {
 	case tree.CodeInvalid, tree.CodePrecondition, tree.CodeExhausted, tree.CodeNotFound:
 		return true

@@ -8,14 +8,14 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// Approval is an approval as the store has it.
+// Approval is an approval and its session.
 type Approval = store.Approval
 
-// Page is a piece of a list as the store reads it.
+// Page is a page of a list.
 type Page[T any] = store.Page[T]
 
-// Approvals reads a page of approvals, oldest first: of a session, or the open ones
-// of all sessions of the tenant if it is the zero id.
+// Approvals returns a page of approvals, oldest first: those of a session, or with the zero id the
+// open ones of all sessions of the tenant.
 func (s *Service) Approvals(ctx context.Context, tenant string, id tree.SessionID, all bool, token string, size int) (Page[Approval], error) {
 	if id.IsZero() {
 		return s.Store.Approvals(ctx, tenant, token, size)
@@ -26,8 +26,7 @@ func (s *Service) Approvals(ctx context.Context, tenant string, id tree.SessionI
 	return s.Store.SessionApprovals(ctx, id, all, token, size)
 }
 
-// DecideApproval answers an approval. If a session is named, it has to be that
-// session's.
+// DecideApproval decides an approval. If id is not zero, the approval must belong to that session.
 func (s *Service) DecideApproval(ctx context.Context, tenant string, id tree.SessionID, cmd tree.DecideApproval) (*Approval, error) {
 	found, err := s.Store.Approval(ctx, tenant, cmd.ID)
 	switch {
@@ -43,14 +42,13 @@ func (s *Service) DecideApproval(ctx context.Context, tenant string, id tree.Ses
 	return &Approval{Session: found.Session, Approval: answer.(tree.Decided).Approval}, nil
 }
 
-// placed reports whether a run may only be carried by a worker that can tell
-// workspaces apart.
-func placed(c *tree.Claimed) bool { return c.Workspace != "" || c.Task.Worktrees != "" }
+// needsWorkspaces reports whether a run needs a worker that supports several workspaces.
+func needsWorkspaces(c *tree.Claimed) bool { return c.Workspace != "" || c.Task.Worktrees != "" }
 
-// guarded reports whether a run may only be carried by a worker that judges calls.
-func guarded(t *tree.Task) bool { return t.Authority != "" || t.Source != "" || t.Asking > 0 }
+// needsPolicy reports whether a run needs a worker that checks permissions.
+func needsPolicy(t *tree.Task) bool { return t.Authority != "" || t.Source != "" || t.Asking > 0 }
 
-// idleCause says why nothing of a session goes on.
+// idleCause says why a session is idle.
 func idleCause(s *tree.Session) pb.IdleCause {
 	if s.Asking > 0 {
 		return pb.IdleCause_IDLE_CAUSE_BLOCKED

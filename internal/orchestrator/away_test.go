@@ -14,7 +14,7 @@ import (
 	"github.com/coppice-run/coppice/internal/dispatch"
 )
 
-// full is a Redis that takes no hints as long as it is set: it has no memory, say.
+// full is a Redis that takes no hints while it is set, as if it had no memory.
 type full struct{ atomic.Bool }
 
 func (f *full) DialHook(next redis.DialHook) redis.DialHook          { return next }
@@ -29,7 +29,8 @@ func (f *full) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Process
 	}
 }
 
-// TestRedisIsOfferedAgain what it did not take, though nothing else happens meanwhile.
+// TestRedisIsOfferedAgain: hints that Redis did not take are sent again, although nothing else
+// happens meanwhile.
 func TestRedisIsOfferedAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -49,7 +50,7 @@ func TestRedisIsOfferedAgain(t *testing.T) {
 			t.Helper()
 			time.Sleep(5 * time.Second)
 			synctest.Wait()
-			n, err := svc.Bus.Backlog(t.Context(), svc.Pool)
+			n, err := svc.Bus.StreamLength(t.Context(), svc.Pool)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -59,7 +60,7 @@ func TestRedisIsOfferedAgain(t *testing.T) {
 		defer stop()
 		refuses.Store(true)
 		for range 5 {
-			plant(t, svc)
+			openSession(t, svc)
 		}
 		if n := backlog(); n != 0 {
 			t.Errorf("%d hints are on the stream of a Redis that takes none", n)

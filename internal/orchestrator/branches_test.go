@@ -9,12 +9,12 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// TestBranchOfACommand: nobody can go on from a command, though what it was told is a message.
+// TestBranchOfACommand: a command has no branches, although its command line is a message.
 func TestBranchOfACommand(t *testing.T) {
 	t.Parallel()
 	svc := setup(t)
 	ctx := t.Context()
-	session, root, err := svc.CreateSession(ctx, "acme", orchestrator.NewSession{Text: "go"}, orchestrator.Request{})
+	session, root, err := svc.CreateSession(ctx, "acme", orchestrator.SessionSpec{Text: "go"}, orchestrator.Idempotency{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +40,7 @@ func TestBranchOfACommand(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = svc.CreateBranch(ctx, "acme", session.ID, orchestrator.NewBranch{Task: command, Message: said[0].ID, Text: "more"}, orchestrator.Request{})
+	_, err = svc.CreateBranch(ctx, "acme", session.ID, orchestrator.BranchSpec{Task: command, Message: said[0].ID, Text: "more"}, orchestrator.Idempotency{})
 	if !errors.Is(err, tree.ErrNotAnAgent) {
 		t.Errorf("it was refused with %v", err)
 	}

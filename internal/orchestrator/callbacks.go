@@ -14,52 +14,52 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// Callbacks are looked for each callbacksEvery, and callbacksSoon after a call has ended if
-// some had to wait. One replica makes callbacksAtOnce at the same time, and callbacksOfHost
-// to one host: a host that does not answer holds up what it is to hear itself.
+// Due callbacks are read each callbackInterval, and callbackRelookPause after a call has ended if
+// some had to wait. A replica makes up to maxCallbacks calls at once, and up to maxCallbacksPerHost
+// to one host, so that a host that does not answer delays only its own callbacks.
 const (
-	callbacksEvery  = time.Second
-	callbacksSoon   = 50 * time.Millisecond
-	callbacksAtOnce = 64
-	callbacksOfHost = 4
+	callbackInterval    = time.Second
+	callbackRelookPause = 50 * time.Millisecond
+	maxCallbacks        = 64
+	maxCallbacksPerHost = 4
 )
 
-// A look finds this many callbacks, so that those that are under way but not taken yet hide
-// neither the next ones of their host nor those of others, and a host whose calls are short
-// has enough of them until the next look.
+// Each look reads this many callbacks. The result may include callbacks that are running but not
+// taken yet. There have to be enough others, of the same host and of other hosts, to keep all calls
+// busy until the next look.
 const (
-	callbacksSeen       = 4 * callbacksAtOnce
-	callbacksSeenOfHost = 16 * callbacksOfHost
+	callbacksPerLook        = 4 * maxCallbacks
+	callbacksPerLookAndHost = 16 * maxCallbacksPerHost
 )
 
-// callbackMargin is how much longer a replica has a callback than the call may
-// take, for settling it.
+// callbackMargin is the time that the lease of a callback has in addition to the timeout of its
+// call, to store the outcome.
 const callbackMargin = 5 * time.Second
 
-// callBack makes the calls that are due, until ctx ends. What is under way then is
-// cut off and left to others.
-func (s *Service) callBack(ctx context.Context) error {
-	calling := newCalling()
+// runCallbacks makes the calls that are due, until ctx ends. Calls that are running then are
+// interrupted, and left to other replicas.
+func (s *Service) runCallbacks(ctx context.Context) error {
+	queue := newCallbackQueue()
 	var running sync.WaitGroup
 	defer running.Wait()
-	tick := time.NewTicker(callbacksEvery)
+	tick := time.NewTicker(callbackInterval)
 	defer tick.Stop()
 	var after, afterAsked string
-	for look, going := true, true; going; look, going = calling.pause(ctx, tick.C) {
+	for look, going := true, true; going; look, going = queue.wait(ctx, tick.C) {
 		if look {
-			due, next, err := s.Store.DueCallbacks(ctx, after, callbacksSeenOfHost, callbacksSeen)
-			asked, nextAsked, errAsked := s.Store.DueApprovalCallbacks(ctx, afterAsked, callbacksSeenOfHost, callbacksSeen)
+			due, next, err := s.Store.DueCallbacks(ctx, after, callbacksPerLookAndHost, callbacksPerLook)
+			asked, nextAsked, errAsked := s.Store.DueApprovalCallbacks(ctx, afterAsked, callbacksPerLookAndHost, callbacksPerLook)
 			if err := errors.Join(err, errAsked); err != nil && ctx.Err() == nil {
 				s.Logger.WarnContext(ctx, "looking for callbacks failed", "error", err)
 			}
 			after, afterAsked = next, nextAsked
-			calling.found(append(asked, due...), next != "" || nextAsked != "")
+			queue.setDue(append(asked, due...), next != "" || nextAsked != "")
 		}
-		for _, c := range calling.begin() {
+		for _, c := range queue.startNext() {
 			running.Go(func() {
-				defer func() { calling.ended <- c }()
-				if err := s.callOne(ctx, &c.Callback); err != nil && ctx.Err() == nil {
-					// It comes due again when its lease is over.
+				defer func() { queue.ended <- c }()
+				if err := s.makeCallback(ctx, &c.Callback); err != nil && ctx.Err() == nil {
+					// It becomes due again when its lease expires.
 					s.Logger.WarnContext(ctx, "a callback failed", "session_id", c.Session, "task_id", c.Task, "run", c.Run, "error", err)
 				}
 			})
@@ -68,35 +68,35 @@ func (s *Service) callBack(ctx context.Context) error {
 	return nil
 }
 
-// calling is the callbacks that are under way, and those that wait for room.
-type calling struct {
-	about   map[called]bool
-	hosts   map[string]int // how many calls each host has
-	waiting []call         // that the last look has found, without those under way
-	more    bool           // some have waited since that look
-	soon    <-chan time.Time
-	ended   chan call // has room for all
+// callbackQueue holds the callbacks that are running, and those that wait.
+type callbackQueue struct {
+	running       map[callbackID]bool
+	runningByHost map[string]int // how many calls to each host are running
+	waiting       []hostCallback // those that the last look has found and that are not running
+	hasWaited     bool           // some have waited since the last look
+	lookSoon      <-chan time.Time
+	ended         chan hostCallback // has room for all running calls
 }
 
-// call is a callback with whom it calls.
-type call struct {
+// hostCallback is a callback with the host that it calls.
+type hostCallback struct {
 	store.Callback
 	host string
 }
 
-// called is what a callback is about.
-type called struct {
+// callbackID identifies a callback.
+type callbackID struct {
 	session tree.SessionID
 	key     tree.CallbackKey
 }
 
-func newCalling() *calling {
-	return &calling{about: map[called]bool{}, hosts: map[string]int{}, ended: make(chan call, callbacksAtOnce)}
+func newCallbackQueue() *callbackQueue {
+	return &callbackQueue{running: map[callbackID]bool{}, runningByHost: map[string]int{}, ended: make(chan hostCallback, maxCallbacks)}
 }
 
-func calledBy(c *store.Callback) called { return called{c.Session, c.Key()} }
+func callbackIDOf(c *store.Callback) callbackID { return callbackID{c.Session, c.Key()} }
 
-// hostOf gives whom a callback calls.
+// hostOf returns the host that a callback calls.
 func hostOf(c *store.Callback) string {
 	u, err := url.Parse(c.URL)
 	if err != nil {
@@ -105,59 +105,59 @@ func hostOf(c *store.Callback) string {
 	return strings.ToLower(u.Host)
 }
 
-// found takes what a look has found to be due, in place of what the look before has found;
-// others says that it was not at all hosts. What has been due for longest goes first, whether an
-// approval or the end of a run is told.
-func (c *calling) found(due []store.Callback, others bool) {
-	c.waiting, c.more, c.soon = nil, false, nil
+// setDue replaces the waiting callbacks with those that a look has found. others says that the look
+// has left out some hosts. The callbacks that have been due for longest go first, whether they are
+// about an approval or the end of a run.
+func (c *callbackQueue) setDue(due []store.Callback, others bool) {
+	c.waiting, c.hasWaited, c.lookSoon = nil, false, nil
 	for i := range due {
-		if !c.about[calledBy(&due[i])] {
-			c.waiting = append(c.waiting, call{due[i], hostOf(&due[i])})
+		if !c.running[callbackIDOf(&due[i])] {
+			c.waiting = append(c.waiting, hostCallback{due[i], hostOf(&due[i])})
 		}
 	}
-	slices.SortStableFunc(c.waiting, func(a, b call) int { return a.Due.Compare(b.Due) })
+	slices.SortStableFunc(c.waiting, func(a, b hostCallback) int { return a.Due.Compare(b.Due) })
 	if others {
-		c.soon = time.After(callbacksSoon)
+		c.lookSoon = time.After(callbackRelookPause)
 	}
 }
 
-// begin gives the callbacks that are under way from now on, of those that wait. A host that
-// has fewer calls goes before one that has more.
-func (c *calling) begin() (now []call) {
-	for most := 1; most <= callbacksOfHost; most++ {
-		c.waiting = slices.DeleteFunc(c.waiting, func(next call) bool {
-			if len(c.about) == callbacksAtOnce || c.hosts[next.host] >= most {
+// startNext removes the callbacks that can run now from those that wait, and returns them. Hosts
+// with fewer running calls go first.
+func (c *callbackQueue) startNext() (started []hostCallback) {
+	for most := 1; most <= maxCallbacksPerHost; most++ {
+		c.waiting = slices.DeleteFunc(c.waiting, func(next hostCallback) bool {
+			if len(c.running) == maxCallbacks || c.runningByHost[next.host] >= most {
 				return false
 			}
-			c.about[calledBy(&next.Callback)] = true
-			c.hosts[next.host]++
-			now = append(now, next)
+			c.running[callbackIDOf(&next.Callback)] = true
+			c.runningByHost[next.host]++
+			started = append(started, next)
 			return true
 		})
 	}
-	c.more = c.more || len(c.waiting) > 0
-	return now
+	c.hasWaited = c.hasWaited || len(c.waiting) > 0
+	return started
 }
 
-// end makes room for others.
-func (c *calling) end(called call) {
-	delete(c.about, calledBy(&called.Callback))
-	if c.hosts[called.host]--; c.hosts[called.host] == 0 {
-		delete(c.hosts, called.host)
+// finish records that a call has ended.
+func (c *callbackQueue) finish(call hostCallback) {
+	delete(c.running, callbackIDOf(&call.Callback))
+	if c.runningByHost[call.host]--; c.runningByHost[call.host] == 0 {
+		delete(c.runningByHost, call.host)
 	}
-	if c.more && c.soon == nil {
-		c.soon = time.After(callbacksSoon)
+	if c.hasWaited && c.lookSoon == nil {
+		c.lookSoon = time.After(callbackRelookPause)
 	}
 }
 
-// pause waits until there may be room for a call, or it is time for another look. It is not
-// going on if ctx ends.
-func (c *calling) pause(ctx context.Context, tick <-chan time.Time) (look, going bool) {
+// wait waits until a call has ended or it is time for another look. going is false if ctx has
+// ended.
+func (c *callbackQueue) wait(ctx context.Context, tick <-chan time.Time) (look, going bool) {
 	select {
-	case called := <-c.ended:
-		c.end(called)
+	case call := <-c.ended:
+		c.finish(call)
 		return false, true
-	case <-c.soon:
+	case <-c.lookSoon:
 		return true, true
 	case <-tick:
 		return true, true
@@ -166,44 +166,44 @@ func (c *calling) pause(ctx context.Context, tick <-chan time.Time) (look, going
 	}
 }
 
-// callOne takes a callback, makes its call and says what came of it. That another
-// replica has it is fine.
-func (s *Service) callOne(ctx context.Context, c *store.Callback) error {
+// makeCallback takes the lease of a callback, makes the call and stores the outcome. It is no error
+// if another replica has the lease.
+func (s *Service) makeCallback(ctx context.Context, c *store.Callback) error {
 	answer, err := s.Store.Update(ctx, c.Session, tree.TakeCallback{
 		CallbackKey: c.Key(), Lease: s.Callbacks.Timeout + callbackMargin, MaxTries: s.Callbacks.MaxTries,
 	})
 	taken, ours := answer.(tree.CallbackTaken)
 	switch {
-	case over(err):
+	case isCallbackOver(err):
 		return nil
 	case err != nil || !ours:
 		return err
 	}
-	key, body, err := s.callbackBody(ctx, c, taken.Asked)
+	key, body, err := s.marshalCallback(ctx, c, taken.Asked)
 	if err != nil {
 		return err
 	}
-	called := s.Callbacks.Call(ctx, taken.Callback.URL, key, body)
+	callErr := s.Callbacks.Call(ctx, taken.Callback.URL, key, body)
 	settle := tree.SettleCallback{
 		CallbackKey: c.Key(), Try: taken.Callback.Tries, MaxTries: s.Callbacks.MaxTries,
-		Delivered: called == nil, Final: errors.Is(called, callback.ErrForbidden),
+		Delivered: callErr == nil, Final: errors.Is(callErr, callback.ErrForbidden),
 		Retry: s.Callbacks.Retry(taken.Callback.Tries),
 	}
-	if called != nil {
-		settle.Detail = s.Secrets.String(called.Error())
+	if callErr != nil {
+		settle.Detail = s.Secrets.String(callErr.Error())
 	}
-	if called != nil && ctx.Err() != nil {
-		return nil // this replica stops; the lease will be over
+	if callErr != nil && ctx.Err() != nil {
+		return nil // this replica stops; the lease will expire
 	}
 	settling, cancel := context.WithTimeout(context.WithoutCancel(ctx), callbackMargin)
 	defer cancel()
-	if _, err = s.Store.Update(settling, c.Session, settle); over(err) {
-		return nil // an approval was decided meanwhile
+	if _, err = s.Store.Update(settling, c.Session, settle); isCallbackOver(err) {
+		return nil // the approval was decided meanwhile
 	}
 	return err
 }
 
-// over says that nobody is to be called any more, or not by this replica.
-func over(err error) bool {
+// isCallbackOver reports whether a callback no longer has to be made, or not by this replica.
+func isCallbackOver(err error) bool {
 	return errors.Is(err, tree.ErrNotDue) || errors.Is(err, tree.ErrNoCallback) || errors.Is(err, tree.ErrNoSession)
 }

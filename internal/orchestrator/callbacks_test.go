@@ -12,8 +12,8 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// TestAHostThatHangsHoldsUpNoOther: while a tenant's callbacks are not answered, however many
-// are due, another tenant's are made; and once they are answered, all of them are.
+// TestAHostThatHangsHoldsUpNoOther: while the callbacks of one tenant get no answer, however many
+// are due, those of another tenant are made. Once they get answers, all are made.
 func TestAHostThatHangsHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
 	const late = time.Minute
@@ -34,7 +34,7 @@ func TestAHostThatHangsHoldsUpNoOther(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range runs {
-			session, _, err := svc.CreateSession(t.Context(), tenant, orchestrator.NewSession{Agent: "caller", Text: "go"}, orchestrator.Request{})
+			session, _, err := svc.CreateSession(t.Context(), tenant, orchestrator.SessionSpec{Agent: "caller", Text: "go"}, orchestrator.Idempotency{})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -14,58 +14,57 @@ import (
 	"github.com/coppice-run/coppice/internal/wire"
 )
 
-// claimed answers a claim: with the assignment and its transcript, or with why
-// it was refused.
-func (l *slot) claimed(ctx context.Context, a *exchange, answer tree.Answer, err error) ([]*pb.WorkResponse, error) {
+// answerClaim answers a claim with the assignment and its transcript, or with the refusal.
+func (l *slot) answerClaim(ctx context.Context, a *exchange, answer tree.Answer, err error) ([]*pb.WorkResponse, error) {
 	claim := a.req.GetClaim()
 	a.mayGrant = false
-	l.svc.claims.add(l.svc.Now())
-	l.svc.stock.came(time.Now())
-	l.svc.lookForMore()
+	l.svc.claimRate.add(l.svc.Now())
+	l.svc.backlog.hintClaimed(time.Now())
+	l.svc.announceMore()
 	granted, ok := answer.(*tree.Claimed)
 	switch {
-	case errors.Is(err, errProtocol):
-		return l.refuse(pb.RefusedCause_REFUSED_CAUSE_PROTOCOL), nil
+	case errors.Is(err, errUnsupportedProtocol):
+		return l.refusal(pb.RefusedCause_REFUSED_CAUSE_PROTOCOL), nil
 	case errors.Is(err, tree.ErrCapped):
-		return l.refuse(pb.RefusedCause_REFUSED_CAUSE_CAPPED), l.release(ctx, claim)
+		return l.refusal(pb.RefusedCause_REFUSED_CAUSE_CAPPED), l.releaseCapped(ctx, claim)
 	case tree.CodeOf(err) == tree.CodeStale || tree.CodeOf(err) == tree.CodeNotFound:
-		return l.refuse(pb.RefusedCause_REFUSED_CAUSE_STALE), nil
+		return l.refusal(pb.RefusedCause_REFUSED_CAUSE_STALE), nil
 	case err != nil:
 		return nil, err
 	case !ok:
 		return nil, fmt.Errorf("a claim was answered with %T", answer)
 	}
-	held := l.granted(a, granted, carrier{claim.GetWorkerId(), claim.GetFeatures()}, true)
+	held := l.holdGranted(a, granted, workerInfo{claim.GetWorkerId(), claim.GetFeatures()}, true)
 	if held == nil {
 		return nil, nil
 	}
-	assignment, err := l.assigned(ctx, held, granted, a.pending.CachedConversation(), claim.GetHeld())
-	if errors.Is(err, errUnfit) {
-		return l.refuse(pb.RefusedCause_REFUSED_CAUSE_STALE), nil
+	assignment, err := l.loadAssignment(ctx, held, granted, a.pending.CachedConversation(), claim.GetHeld())
+	if errors.Is(err, errMissingFeature) {
+		return l.refusal(pb.RefusedCause_REFUSED_CAUSE_STALE), nil
 	}
 	return assignment, err
 }
 
-// errUnfit says that a worker lacks what a run needs.
-var errUnfit = errors.New("the worker lacks a feature that the run needs")
+// errMissingFeature refuses a worker that lacks a feature the run needs.
+var errMissingFeature = errors.New("the worker lacks a feature that the run needs")
 
-// granted puts a claimed run on the stream; nil: it takes none any more. known is whether the
-// worker can come for it then.
-func (l *slot) granted(a *exchange, run *tree.Claimed, by carrier, known bool) *lease {
-	held := leaseOf(&run.Task, run.Tenant, by)
+// holdGranted puts a claimed run on the stream, and returns nil if the stream takes no attempt any
+// more. known says whether the worker knows of the run and can come back for it then.
+func (l *slot) holdGranted(a *exchange, run *tree.Claimed, worker workerInfo, known bool) *lease {
+	held := newLease(&run.Task, run.Tenant, worker)
 	if !l.hold(held, a.expected) {
-		l.svc.strand(held, a.expected, a.worker, known)
+		l.svc.handleLateGrant(held, a.expected, a.worker, known)
 		return nil
 	}
 	return held
 }
 
-// assigned gives the assignment and the transcript of a run that is on the stream.
-func (l *slot) assigned(ctx context.Context, held *lease, granted *tree.Claimed, known store.CachedConversation, has *pb.TranscriptHeld) ([]*pb.WorkResponse, error) {
-	t, by := &granted.Task, &held.by
-	if guarded(t) && !by.Has(wire.FeaturePolicy) || placed(granted) && !by.Has(wire.FeatureWorkspaces) {
+// loadAssignment returns the assignment and the transcript of a run that is on the stream.
+func (l *slot) loadAssignment(ctx context.Context, held *lease, granted *tree.Claimed, known store.CachedConversation, has *pb.TranscriptHeld) ([]*pb.WorkResponse, error) {
+	t, worker := &granted.Task, &held.worker
+	if needsPolicy(t) && !worker.Has(wire.FeaturePolicy) || needsWorkspaces(granted) && !worker.Has(wire.FeatureWorkspaces) {
 		l.abandon(false)
-		return nil, errUnfit
+		return nil, errMissingFeature
 	}
 	seen, err := l.svc.Store.ConversationFromCache(ctx, known)
 	if err == nil && seen == nil {
@@ -74,30 +73,30 @@ func (l *slot) assigned(ctx context.Context, held *lease, granted *tree.Claimed,
 	if err != nil {
 		return nil, err
 	}
-	return l.assignment(ctx, held, granted, seen, has)
+	return l.buildAssignment(ctx, held, granted, seen, has)
 }
 
-// reattached answers a worker that goes on with its attempt over this stream.
-func (l *slot) reattached(ctx context.Context, a *exchange, answer tree.Answer, err error) ([]*pb.WorkResponse, error) {
-	again := a.req.GetReattach()
+// answerReattach answers a worker that continues its attempt over this stream.
+func (l *slot) answerReattach(ctx context.Context, a *exchange, answer tree.Answer, err error) ([]*pb.WorkResponse, error) {
+	reattach := a.req.GetReattach()
 	a.mayGrant = false
 	granted, ok := answer.(tree.Reattached)
 	switch {
 	case tree.CodeOf(err) == tree.CodeStale || tree.CodeOf(err) == tree.CodeNotFound:
-		refused := l.refuse(pb.RefusedCause_REFUSED_CAUSE_STALE)
-		refused[0].Given, err = l.givenTo(ctx, again)
+		refused := l.refusal(pb.RefusedCause_REFUSED_CAUSE_STALE)
+		refused[0].Given, err = l.findGivenRun(ctx, reattach)
 		return refused, err
 	case err != nil:
 		return nil, err
 	case !ok:
 		return nil, fmt.Errorf("a reattachment was answered with %T", answer)
 	}
-	l.svc.reattachment()
+	l.svc.recordReattach()
 	t := &granted.Task
-	held := leaseOf(t, granted.Tenant, carrier{again.GetWorkerId(), append(slices.Clone(again.GetFeatures()), wire.FeatureReattach)})
-	held.stored, held.seen = t.LastSeq, int(again.GetKnownOrdinal())
+	held := newLease(t, granted.Tenant, workerInfo{reattach.GetWorkerId(), append(slices.Clone(reattach.GetFeatures()), wire.FeatureReattach)})
+	held.storedSeq, held.seenOrdinal = t.LastSeq, int(reattach.GetKnownOrdinal())
 	if t.Kind == tree.KindShell {
-		l.seat.uncount()
+		l.state.uncount()
 	}
 	if !l.hold(held, a.expected) {
 		return nil, nil // the stream ends; the worker comes back over another one
@@ -105,12 +104,12 @@ func (l *slot) reattached(ctx context.Context, a *exchange, answer tree.Answer, 
 	return []*pb.WorkResponse{{Kind: &pb.WorkResponse_Reattached{Reattached: &pb.Reattached{LastSeq: t.LastSeq}}}}, nil
 }
 
-func (l *slot) refuse(cause pb.RefusedCause) []*pb.WorkResponse {
+func (l *slot) refusal(cause pb.RefusedCause) []*pb.WorkResponse {
 	return []*pb.WorkResponse{{Kind: &pb.WorkResponse_Refused{Refused: &pb.Refused{Cause: cause}}}}
 }
 
-// release makes a run whose session is at its cap wait for its turn again.
-func (l *slot) release(ctx context.Context, claim *pb.Claim) error {
+// releaseCapped makes a run wait again whose session is at its cap.
+func (l *slot) releaseCapped(ctx context.Context, claim *pb.Claim) error {
 	session, cmd, err := wire.ClaimFrom(claim)
 	if err != nil {
 		return err
@@ -118,20 +117,20 @@ func (l *slot) release(ctx context.Context, claim *pb.Claim) error {
 	return l.svc.releaseReady(ctx, session, cmd.Task, cmd.Token.Epoch)
 }
 
-// releaseReady makes a run that was announced due again, and has it looked at: there may be
-// room for it by now.
+// releaseReady makes an announced run due again and wakes the announcer, because there may be room
+// for the run by now.
 func (s *Service) releaseReady(ctx context.Context, session tree.SessionID, task tree.TaskID, epoch int64) error {
 	err := s.Store.ReleaseReady(ctx, session, task, epoch)
 	if err == nil {
-		s.lookForReady()
+		s.wakeAnnouncer()
 	}
 	return err
 }
 
-// assignment puts together what a worker needs to go on with a run. Results that
-// come between the claim and this look are in the transcript already. What the worker has
-// of it is not sent again.
-func (l *slot) assignment(
+// buildAssignment builds what a worker needs to continue a run. Results that arrived between the claim
+// and the read of the transcript are in the transcript already. Messages that the worker holds are
+// not sent again.
+func (l *slot) buildAssignment(
 	ctx context.Context, held *lease, granted *tree.Claimed, seen *store.Conversation, has *pb.TranscriptHeld,
 ) ([]*pb.WorkResponse, error) {
 	t := &granted.Task
@@ -144,7 +143,7 @@ func (l *slot) assignment(
 		return nil, err
 	}
 	for i := range seen.Messages { // a summary comes before messages that are older than it
-		held.seen = max(held.seen, seen.Messages[i].Ordinal)
+		held.seenOrdinal = max(held.seenOrdinal, seen.Messages[i].Ordinal)
 	}
 	a := &pb.Assignment{
 		Task: wire.Task(t), AgentDefinition: definition, Spawnable: spawnable,
@@ -159,16 +158,15 @@ func (l *slot) assignment(
 	for _, c := range seen.Open {
 		a.OpenCalls = append(a.OpenCalls, &pb.OpenCall{Block: int32(c.Ref.Block), State: pb.CallState(c.State)})
 	}
-	known := knownOf(seen.Messages, has)
+	known := countHeld(seen.Messages, has)
 	a.HeldMessages = int32(known)
 	out := []*pb.WorkResponse{{Kind: &pb.WorkResponse_Assignment{Assignment: a}}}
-	return append(out, chunks(wire.Messages(seen.Messages[known:]))...), nil
+	return append(out, transcriptChunks(wire.Messages(seen.Messages[known:]))...), nil
 }
 
-// knownOf is how many messages of a transcript a worker need not be sent. A summary comes
-// in the place of the first ones: between the same first and the same last message are the
-// same.
-func knownOf(messages []tree.Message, has *pb.TranscriptHeld) int {
+// countHeld returns how many of the messages the worker holds already. A summary replaces the first
+// messages of a transcript, so equal first and last messages mean equal messages in between.
+func countHeld(messages []tree.Message, has *pb.TranscriptHeld) int {
 	n := int(has.GetMessages())
 	if n < 1 || n > len(messages) || messages[0].ID.String() != has.GetFirstId() || messages[n-1].ID.String() != has.GetLastId() {
 		return 0
@@ -176,8 +174,8 @@ func knownOf(messages []tree.Message, has *pb.TranscriptHeld) int {
 	return n
 }
 
-// chunks cuts a transcript into responses; the last one says so.
-func chunks(messages []*pb.Message) []*pb.WorkResponse {
+// transcriptChunks splits a transcript into responses. The last one is marked.
+func transcriptChunks(messages []*pb.Message) []*pb.WorkResponse {
 	pieces := wire.Pieces(messages)
 	if len(pieces) == 0 {
 		pieces = append(pieces, nil)
@@ -191,10 +189,10 @@ func chunks(messages []*pb.Message) []*pb.WorkResponse {
 	return out
 }
 
-// submitFor submits a request for an attempt, unless it could not be read.
-func (l *slot) submitFor(a *exchange, session tree.SessionID, cmd tree.Command, task tree.TaskID, epoch int64, unread error) {
+// submitAttempt submits a claim or a reattachment, unless it could not be read.
+func (l *slot) submitAttempt(a *exchange, session tree.SessionID, cmd tree.Command, task tree.TaskID, epoch int64, unread error) {
 	if unread != nil {
-		a.err = unreadable(unread)
+		a.err = badRequest(unread)
 		return
 	}
 	a.mayGrant, a.expected = true, l.svc.leases.expect(task, epoch)

@@ -7,8 +7,8 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// BackgroundCommands lets a run go on whose calls run commands in the foreground: its
-// worker is asked to put them into the background.
+// BackgroundCommands lets a run continue whose calls run commands in the foreground: it asks the
+// run's worker to move them to the background.
 func (s *Service) BackgroundCommands(ctx context.Context, tenant string, id tree.SessionID, task tree.TaskID) (*tree.Task, error) {
 	session, err := s.Store.Session(ctx, tenant, id)
 	if err != nil {
@@ -23,9 +23,8 @@ func (s *Service) BackgroundCommands(ctx context.Context, tenant string, id tree
 	return s.Store.Task(ctx, id, task)
 }
 
-// release asks the workers again that have runs whose commands are to go on in the
-// background, in case they were not told.
-func (s *Service) release(ctx context.Context) error {
+// resendReleases asks workers again to move commands to the background, in case they were not told.
+func (s *Service) resendReleases(ctx context.Context) error {
 	runs, err := s.Store.ReleasedTasks(ctx, s.Replica)
 	for _, t := range runs {
 		s.leases.release(t.ID, t.Epoch, t.Release)

@@ -11,10 +11,10 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// versionsShown is how many versions of an agent are listed at most.
-const versionsShown = 100
+// maxVersionsListed bounds the versions of an agent that are listed.
+const maxVersionsListed = 100
 
-// ListAgents lists the definitions that count for a tenant, by name, and the files
+// ListAgents returns the definitions that apply to a tenant, by name, and the problems with files
 // that can't be used.
 func (s *Service) ListAgents(ctx context.Context, tenant string) ([]*agentdef.Definition, []agentdef.Problem, error) {
 	all, err := s.agents.registryOf(ctx, tenant)
@@ -24,17 +24,17 @@ func (s *Service) ListAgents(ctx context.Context, tenant string) ([]*agentdef.De
 	return all.List(), s.agents.problems(), nil
 }
 
-// GetAgent reads a definition: a version that the tenant has put, or the one that
-// counts; and the versions that were put, the last one first.
+// GetAgent returns a definition and the versions that the tenant has put, the last one first. If no
+// version is named, it returns the current definition.
 func (s *Service) GetAgent(ctx context.Context, tenant, name, version string) (*agentdef.Definition, []store.AgentVersion, error) {
-	if err := checkAgent(name); err != nil {
+	if err := checkAgentName(name); err != nil {
 		return nil, nil, err
 	}
 	all, err := s.agents.registryOf(ctx, tenant)
 	if err != nil {
 		return nil, nil, err
 	}
-	versions, err := s.Store.AgentVersions(ctx, tenant, name, versionsShown)
+	versions, err := s.Store.AgentVersions(ctx, tenant, name, maxVersionsListed)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -52,7 +52,7 @@ func (s *Service) GetAgent(ctx context.Context, tenant, name, version string) (*
 	return nil, nil, tree.ErrNoAgent.With("%s", name)
 }
 
-// PutAgent keeps a definition and makes it the one that counts for the tenant.
+// PutAgent stores a definition and makes it current for the tenant.
 func (s *Service) PutAgent(ctx context.Context, tenant, text string) (*agentdef.Definition, error) {
 	def, err := agentdef.Parse("definition", []byte(text))
 	if err == nil {
@@ -78,42 +78,42 @@ func (s *Service) PutAgent(ctx context.Context, tenant, text string) (*agentdef.
 	return s.agents.definition(ctx, def.Version)
 }
 
-// DeleteAgent takes away an agent that the tenant has put, and gives the version that
-// counted.
+// DeleteAgent removes an agent that the tenant has put, and returns the version that was current.
 func (s *Service) DeleteAgent(ctx context.Context, tenant, name string) (string, error) {
-	if err := checkAgent(name); err != nil {
+	if err := checkAgentName(name); err != nil {
 		return "", err
 	}
 	version, err := s.Store.DropAgent(ctx, tenant, name)
 	if err == nil {
 		s.Logger.InfoContext(ctx, "an agent was deleted", "tenant", tenant, "agent", name, "version", version)
 	}
-	if def, there := s.agents.ofFiles().Get(name); there && errors.Is(err, tree.ErrNoAgent) {
+	if def, there := s.agents.fileRegistry().Get(name); there && errors.Is(err, tree.ErrNoAgent) {
 		err = tree.ErrNoAgent.With("%s was not put, and only that can be deleted; its source is %s", name, def.Source)
 	}
 	return version, err
 }
 
-// agentsNamed is how many agents a refusal names.
-const agentsNamed = 10
+// maxSuggestedAgents bounds the agents that an error names.
+const maxSuggestedAgents = 10
 
-// namingRoots adds to the refusal of an agent which ones may be a root instead.
-func (s *Service) namingRoots(ctx context.Context, tenant, name string, refused error) error {
-	return s.naming(ctx, tenant, name, refused, tree.ErrNotARoot, "root", agentdef.Mode.Root)
+// suggestRoots adds the names of the agents that may be a root to the refusal of an agent.
+func (s *Service) suggestRoots(ctx context.Context, tenant, name string, refused error) error {
+	return s.suggestAgents(ctx, tenant, name, refused, tree.ErrNotARoot, "root", agentdef.Mode.Root)
 }
 
-// namingSubagents adds which ones may be a sub-agent.
-func (s *Service) namingSubagents(ctx context.Context, tenant, name string, refused error) error {
-	return s.naming(ctx, tenant, name, refused, tree.ErrNotSubagent, "sub-agent", agentdef.Mode.Spawnable)
+// suggestSubagents does so with the agents that may be a sub-agent.
+func (s *Service) suggestSubagents(ctx context.Context, tenant, name string, refused error) error {
+	return s.suggestAgents(ctx, tenant, name, refused, tree.ErrNotSubagent, "sub-agent", agentdef.Mode.Spawnable)
 }
 
-// naming adds to the refusal of an agent, which there is not or may not be one, which others may.
-func (s *Service) naming(ctx context.Context, tenant, name string, refused error, not *tree.Error, one string, may func(agentdef.Mode) bool) error {
-	as := not
+// suggestAgents adds the names of allowed agents to an error that says that an agent does not exist
+// (ErrNoAgent) or is not allowed (notAllowed). It returns other errors as they are.
+func (s *Service) suggestAgents(ctx context.Context, tenant, name string, refused error, notAllowed *tree.Error, role string, allowed func(agentdef.Mode) bool) error {
+	base := notAllowed
 	switch {
 	case errors.Is(refused, tree.ErrNoAgent):
-		as = tree.ErrNoAgent
-	case !errors.Is(refused, not):
+		base = tree.ErrNoAgent
+	case !errors.Is(refused, notAllowed):
 		return refused
 	}
 	all, err := s.agents.registryOf(ctx, tenant)
@@ -122,19 +122,19 @@ func (s *Service) naming(ctx context.Context, tenant, name string, refused error
 	}
 	var names []string
 	for _, def := range all.List() {
-		if may(def.Mode) {
+		if allowed(def.Mode) {
 			names = append(names, def.Name)
 		}
 	}
-	if len(names) > agentsNamed {
-		names = append(names[:agentsNamed], "…")
+	if len(names) > maxSuggestedAgents {
+		names = append(names[:maxSuggestedAgents], "…")
 	}
-	return as.With("%s; those that may be a %s: %s", name, one, strings.Join(names, ", "))
+	return base.With("%s; those that may be a %s: %s", name, role, strings.Join(names, ", "))
 }
 
-// checkAgent refuses a name that no agent can have before the database is asked for it,
-// which may not take it as text.
-func checkAgent(name string) error {
+// checkAgentName refuses a name that no agent can have. Such a name may be no valid text for the
+// database.
+func checkAgentName(name string) error {
 	if !agentdef.IsName(name) {
 		return tree.ErrNoAgent.With("%s", name)
 	}

@@ -1,66 +1,66 @@
-// Package orchestrator is the service over store and dispatch: what clients ask
-// for, what workers report, and the three loops that keep a replica honest
-// (announcing what is ready, sweeping what was left, serving who watches).
+// Package orchestrator is the service over store and dispatch. It answers clients, serves the
+// streams of workers, and runs the loops of a replica: it announces ready runs, sweeps for what
+// a lost message would have reported, and feeds watchers.
 //
-// A replica holds nothing that another could not take over. What it keeps in
-// memory is who is connected to it right now: watchers, with the last events of what
-// they watch (tail.go), and the streams of attempts. Everything else is read from the
-// store when it is needed.
+// A replica holds nothing that another replica could not take over. In memory it keeps only who
+// is connected to it now: watchers, with the last events of the sessions they watch (tail.go),
+// and the streams of attempts. It also caches what is stored: announced runs (backlog.go) and
+// definitions of agents (agents.go). It reads everything else from the store when it needs it.
 //
 // # Files
 //
 // The replica:
 //
-//	service.go      what a replica is made of, and its loops
-//	sweep.go        finds by looking what a lost hint, timer or replica would have told
-//	nudge.go        tells other replicas what was committed, and hears them
-//	measure.go      metrics
+//	service.go          the parts of a replica, and its loops
+//	sweep.go            finds what a lost hint, timer or replica would have reported
+//	nudge.go            tells other replicas what was committed, and listens to them
+//	metrics.go          records metrics
 //
-// What clients ask for:
+// Calls of clients:
 //
-//	sessions.go     sessions, messages, tasks
-//	import.go       sessions that begin with a conversation
-//	branches.go     branches
-//	inbox.go        what waits for a task
-//	commands.go     commands of a run go on in the background
-//	approvals.go    approvals
-//	definitions.go  definitions of agents, listed and put
-//	agents.go       which definitions count, and what follows for a child
-//	callbacks.go    calls those who want to hear of the end of a run, or of an approval
-//	body.go         what they are told
+//	sessions.go         sessions, messages, tasks
+//	import.go           sessions that begin with an imported conversation
+//	branches.go         branches
+//	inbox.go            the inbox of a task; changing, closing, deleting sessions
+//	commands.go         moves commands of a run to the background
+//	approvals.go        approvals
+//	definitions.go      lists, reads and puts definitions of agents
+//	agents.go           caches definitions, and resolves the agent of a child
+//	callbacks.go        calls URLs at the end of a run, or for an approval
+//	callback_body.go    the bodies of these calls
 //
-// Who looks at a session:
+// Watching a session:
 //
-//	hub.go          tells them that there is something to look at
-//	wait.go         waits for the end of a run
-//	watch.go        shows events as they come
-//	tail.go         reads the log once for all who watch a session here
-//	tails.go        the tails of all such sessions
-//	feed.go         what a tail is told of commits
-//	log.go          events as they are read from the store
-//	relay.go        text under way, for other replicas
-//	wishes.go       of which sessions they want it
+//	hub.go              notifies the observers of a session
+//	wait.go             waits for the end of a run
+//	watch.go            streams the events of a session
+//	tail.go             reads the log of a session once for all its watchers here
+//	tails.go            the tails of all watched sessions
+//	tail_feed.go        passes commits to a tail
+//	watch_event.go      events as they are read from the store
+//	relay.go            sends text in progress to other replicas
+//	interests.go        tells other replicas which sessions' text is watched here
 //
-// A worker's stream:
+// The stream of a slot:
 //
-//	work.go         serves the stream of a slot
-//	claim.go        a run is claimed, and gone on with
-//	answer.go       answers requests in their order
-//	taking.go       how a slot gets its next run
-//	seat.go         the place of a stream for an attempt
-//	lease.go        an attempt, from its stream to its end
-//	leases.go       all attempts here
-//	alive.go        whether the worker of a broken stream is dead
-//	roster.go       whose the streams are
-//	census.go       how many streams there are, and how many are idle
-//	price.go        what an answer of a model costs
+//	work.go             serves the stream
+//	claim.go            answers claims and reattachments
+//	answer.go           answers requests in order
+//	next_run.go         how a slot gets its next run
+//	slot_state.go       the lease on a stream, and the worker of the stream
+//	lease.go            an attempt, from its grant to its end
+//	leases.go           all attempts of this replica
+//	liveness.go         whether the worker of a broken stream is dead
+//	worker_registry.go  the workers that are connected
+//	slot_counter.go     how many slots are connected, and how many are idle
+//	price.go            the cost of a model's answer
 //
-// Runs that are ready:
+// Ready runs:
 //
-//	announce.go     announces them on the dispatch stream, a few at a time
-//	stock.go        those that were announced while no slot is idle
-//	stale.go        what is on the stream, and takes off it what nobody waits for
-//	standby.go      slots that wait here without the stream
-//	pace.go         how often something happened lately
-//	missing.go      warns where there is no worker
+//	announce.go         picks the runs to announce, a few at a time
+//	backlog.go          runs that are announced and not yet claimed, in memory
+//	stream.go           keeps the dispatch stream short
+//	standby.go          slots that stand by with this replica
+//	rate.go             how often something happened recently
+//	shortage.go         warns when no worker takes the runs that wait
 package orchestrator

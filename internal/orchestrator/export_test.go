@@ -6,51 +6,52 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// StepBytes is how many bytes a step of several events may have.
-const StepBytes = stepBytes
+// StepBytes is the maximum size of a step with several events.
+const StepBytes = maxStepBytes
 
-// How many calls are made at once, and of them to one host.
+// How many callbacks run at once, and how many to one host.
 const (
-	CallbacksAtOnce = callbacksAtOnce
-	CallbacksOfHost = callbacksOfHost
+	CallbacksAtOnce = maxCallbacks
+	CallbacksOfHost = maxCallbacksPerHost
 )
 
-// Tails counts the sessions whose tails are read.
+// Tails returns the number of tails.
 func (s *Service) Tails() int {
 	s.tails.mu.Lock()
 	defer s.tails.mu.Unlock()
-	return len(s.tails.held)
+	return len(s.tails.bySession)
 }
 
-// Watchers counts those who watch, or wait.
-func (s *Service) Watchers() int { return s.hub.count() }
+// Watchers returns the number of watchers and waiters.
+func (s *Service) Watchers() int { return s.hub.countObservers() }
 
-// FailTails ends all reading with an error.
+// FailTails makes all tails fail.
 func (s *Service) FailTails(err error) {
 	s.tails.mu.Lock()
 	defer s.tails.mu.Unlock()
-	for _, t := range s.tails.held {
+	for _, t := range s.tails.bySession {
 		t.fail(err)
 	}
 }
 
-// Poke makes everyone who looks at a session look again, as another replica's nudge does.
-func (s *Service) Poke(id tree.SessionID) { s.hub.poke(id) }
+// Poke makes the observers of a session look again, as a nudge of another replica does.
+func (s *Service) Poke(id tree.SessionID) { s.hub.notify(id) }
 
-// OpenStream counts a stream of a worker, until close is called.
+// OpenStream counts a stream of a slot, until close is called.
 func (s *Service) OpenStream(idle bool) (close func()) {
-	s.census.joined()
+	s.slots.add()
 	if !idle {
-		s.census.turned(false)
+		s.slots.setIdle(false)
 	}
-	return func() { s.census.left(idle) }
+	return func() { s.slots.remove(idle) }
 }
 
 // Claim counts a claim.
-func (s *Service) Claim() { s.claims.add(s.Now()) }
+func (s *Service) Claim() { s.claimRate.add(s.Now()) }
 
-// Purge removes rows of sessions that were deleted, as a sweep does.
+// Purge removes rows of deleted sessions, as a sweep does.
 func (s *Service) Purge(ctx context.Context) error { return s.purge(ctx) }
 
-// StreamAtMost is how long the dispatch stream may be of which little is read.
-const StreamAtMost = crowded * announceAtLeast
+// StreamAtMost is the length of the dispatch stream from which on it is crowded when few runs are
+// claimed.
+const StreamAtMost = crowdedFactor * minAnnounced

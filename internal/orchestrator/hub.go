@@ -12,54 +12,55 @@ import (
 	"github.com/coppice-run/coppice/internal/wire"
 )
 
-// hub tells who looks at a session that there is something to look at. It holds no events:
-// whoever falls behind costs a flag, not a queue.
+// hub notifies the observers of a session that something may have changed. It queues no events, so
+// a slow observer costs a flag, not memory.
 type hub struct {
-	mu        sync.Mutex
-	onlookers map[tree.SessionID]map[onlooker]struct{}
-	begun     *simplelru.LRU[tree.SessionID, *store.RootStart] // see underWay
+	mu          sync.Mutex
+	observers   map[tree.SessionID]map[observer]struct{}
+	newSessions *simplelru.LRU[tree.SessionID, *store.RootStart] // see isNewAndRunning
 }
 
-// onlooker is one who looks at a session: a [waiter], a [viewer] or the [feed] of a tail.
-// The hub's lock is held while it is told.
-type onlooker interface {
-	committed(store.SessionUpdate) // this replica has committed something
-	unsure()                       // something may have happened
+// observer observes a session: a [waiter], a [deltaObserver] or the [tailFeed] of a tail. Its
+// methods are called under the hub's lock, and must not block.
+type observer interface {
+	onCommit(store.SessionUpdate) // this replica has committed
+	onMayHaveChanged()            // something may have changed
 }
 
-// begunMost is of how many new sessions a hub knows that they are under way.
-const begunMost = 1000
+// maxNewSessions bounds the new sessions whose first run is known to be running.
+const maxNewSessions = 1000
 
 func newHub() *hub {
-	begun, _ := simplelru.NewLRU[tree.SessionID, *store.RootStart](begunMost, nil) // it fails for a size of 0
-	return &hub{onlookers: map[tree.SessionID]map[onlooker]struct{}{}, begun: begun}
+	begun, _ := simplelru.NewLRU[tree.SessionID, *store.RootStart](maxNewSessions, nil) // fails only for a size of 0
+	return &hub{observers: map[tree.SessionID]map[observer]struct{}{}, newSessions: begun}
 }
 
-// join joins those who look at a session, until leave is called.
-func (h *hub) join(id tree.SessionID, o onlooker) (leave func()) {
+// subscribe adds an observer of a session, until leave is called.
+func (h *hub) subscribe(id tree.SessionID, o observer) (leave func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.onlookers[id] == nil {
-		h.onlookers[id] = map[onlooker]struct{}{}
+	if h.observers[id] == nil {
+		h.observers[id] = map[observer]struct{}{}
 	}
-	h.onlookers[id][o] = struct{}{}
+	h.observers[id][o] = struct{}{}
 	return func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		delete(h.onlookers[id], o)
-		if len(h.onlookers[id]) == 0 {
-			delete(h.onlookers, id)
+		delete(h.observers[id], o)
+		if len(h.observers[id]) == 0 {
+			delete(h.observers, id)
 		}
 	}
 }
 
-// count says how many look. A tail does for others, who are counted themselves.
-func (h *hub) count() (n int) {
+// countObservers returns how many observers there are. The feeds of tails are left out, because the watchers
+// of a tail are counted themselves.
+func (h *hub) countObservers() (n int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, all := range h.onlookers {
+	for _, all := range h.observers {
 		for o := range all {
-			if _, forOthers := o.(*feed); !forOthers {
+			if _, forOthers := o.(*tailFeed); !forOthers {
 				n++
 			}
 		}
@@ -67,97 +68,98 @@ func (h *hub) count() (n int) {
 	return n
 }
 
-// committed tells those who look at a session of a commit.
-func (h *hub) committed(t store.SessionUpdate) {
+// notifyCommit tells the observers of a session about a commit.
+func (h *hub) notifyCommit(t store.SessionUpdate) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if t.RootStart != nil {
-		h.begun.Add(t.Session, t.RootStart)
-	} else if begun, _ := h.begun.Peek(t.Session); begun != nil && slices.Contains(t.Ended, begun.Task) {
-		h.begun.Remove(t.Session)
+		h.newSessions.Add(t.Session, t.RootStart)
+	} else if begun, _ := h.newSessions.Peek(t.Session); begun != nil && slices.Contains(t.Ended, begun.Task) {
+		h.newSessions.Remove(t.Session)
 	}
-	for o := range h.onlookers[t.Session] {
-		o.committed(t)
-	}
-}
-
-// poke makes everyone who looks at a session look again.
-func (h *hub) poke(id tree.SessionID) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.begun.Remove(id)
-	for o := range h.onlookers[id] {
-		o.unsure()
+	for o := range h.observers[t.Session] {
+		o.onCommit(t)
 	}
 }
 
-// pokeAll makes everyone look again.
-func (h *hub) pokeAll() {
+// notify makes the observers of a session look again.
+func (h *hub) notify(id tree.SessionID) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.begun.Purge()
-	for _, all := range h.onlookers {
+	h.newSessions.Remove(id)
+	for o := range h.observers[id] {
+		o.onMayHaveChanged()
+	}
+}
+
+// notifyAll makes all observers look again.
+func (h *hub) notifyAll() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.newSessions.Purge()
+	for _, all := range h.observers {
 		for o := range all {
-			o.unsure()
+			o.onMayHaveChanged()
 		}
 	}
 }
 
-// underWay reports whether the run that somebody waits for is that with which a new session
-// has begun here a moment ago, and is under way as far as is known here. A moment is at most
-// until everyone is made to look again. Of no other run it says anything.
-func (h *hub) underWay(tenant string, w *waiter) bool {
+// isNewAndRunning reports whether a waiter waits for the first run of a session that was opened
+// here recently and is known to be running. If so, it sets the waiter's target to that run.
+// "Recently" ends at the latest with the next notifyAll. For any other run it returns false, which
+// says nothing about that run.
+func (h *hub) isNewAndRunning(tenant string, w *waiter) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	begun, _ := h.begun.Peek(w.session)
-	if begun == nil || begun.Tenant != tenant || !w.of.Task.IsZero() && w.of.Task != begun.Task || w.of.Run > 0 && w.of.Run != begun.Run {
+	begun, _ := h.newSessions.Peek(w.session)
+	if begun == nil || begun.Tenant != tenant || !w.target.Task.IsZero() && w.target.Task != begun.Task || w.target.Run > 0 && w.target.Run != begun.Run {
 		return false
 	}
-	w.of = tree.ChildRun{Task: begun.Task, Run: begun.Run}
+	w.target = tree.ChildRun{Task: begun.Task, Run: begun.Run}
 	return true
 }
 
-// narrow makes a waiter wait for one run.
-func (h *hub) narrow(w *waiter, of tree.ChildRun) {
+// setTarget makes a waiter wait for one run.
+func (h *hub) setTarget(w *waiter, of tree.ChildRun) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	w.of = of
+	w.target = of
 }
 
-// ended gives how the run has ended that somebody waits for, if that is known.
-func (h *hub) ended(w *waiter) *store.RunEnd {
+// knownEnd returns how the run that a waiter waits for has ended, or nil if that is not known.
+func (h *hub) knownEnd(w *waiter) *store.RunEnd {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if w.end == nil || w.end.Run() != w.of {
+	if w.end == nil || w.end.Run() != w.target {
 		return nil
 	}
 	return w.end
 }
 
-// take gives what is offered to a tail, for the last time.
-func (h *hub) take(f *feed) offered {
+// takeBuffer removes and returns what is buffered for a tail.
+func (h *hub) takeBuffer(f *tailFeed) eventBuffer {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	taken := f.offered
-	f.offered = offered{}
+	taken := f.buffer
+	f.buffer = eventBuffer{}
 	return taken
 }
 
-// delta shows a piece of text to those who want such pieces.
-func (h *hub) delta(id tree.SessionID, d *pb.Delta) {
+// sendDelta passes a piece of text to the observers that want text.
+func (h *hub) sendDelta(id tree.SessionID, d *pb.Delta) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var step *wire.Step
-	for o := range h.onlookers[id] {
-		v, watches := o.(*viewer)
-		if !watches || v.deltas == nil {
+	for o := range h.observers[id] {
+		v, watches := o.(*deltaObserver)
+		if !watches || v.queue == nil {
 			continue
 		}
 		if step == nil {
 			step = wire.DeltaStep(d)
 		}
 		select {
-		case v.deltas <- step:
+		case v.queue <- step:
 		default:
 		}
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// Inbox lists what waits for a task, the zero task being the current one, in the order
-// in which it will be taken in.
+// Inbox returns what is queued for a task, in the order in which it will be taken in. The zero task
+// is the current branch.
 func (s *Service) Inbox(ctx context.Context, tenant string, id tree.SessionID, task tree.TaskID) (tree.TaskID, []tree.InboxEntry, error) {
 	session, err := s.Store.Session(ctx, tenant, id)
 	if err != nil {
@@ -27,7 +27,7 @@ func (s *Service) Inbox(ctx context.Context, tenant string, id tree.SessionID, t
 	return t.ID, entries, err
 }
 
-// rank puts users' messages before news of children.
+// rank sorts users' messages before news of children.
 func rank(e tree.InboxEntry) int {
 	if (e.News == tree.ChildRun{}) {
 		return 0
@@ -35,44 +35,46 @@ func rank(e tree.InboxEntry) int {
 	return 1
 }
 
-// ClearInbox takes away what waits for a task, the zero task being the current one.
+// ClearInbox removes what is queued for a task. The zero task is the current branch.
 func (s *Service) ClearInbox(ctx context.Context, tenant string, id tree.SessionID, task tree.TaskID, news bool) (tree.Cleared, error) {
-	return update[tree.Cleared](ctx, s, tenant, id, tree.ClearInbox{Task: task, News: news}, Request{})
+	return update[tree.Cleared](ctx, s, tenant, id, tree.ClearInbox{Task: task, News: news}, Idempotency{})
 }
 
-// ChangeSession gives a session another title or budget; a budget as far as each may have.
+// ChangeSession changes the title or the budget of a session. The budget is limited to that of the
+// orchestrator.
 func (s *Service) ChangeSession(ctx context.Context, tenant string, id tree.SessionID, change tree.ChangeSession) error {
 	if change.Budget != nil {
 		change.Budget = new(change.Budget.Within(s.Budget))
 	}
-	_, err := update[tree.Done](ctx, s, tenant, id, change, Request{})
+	_, err := update[tree.Done](ctx, s, tenant, id, change, Idempotency{})
 	return err
 }
 
-// CloseSession ends a session, and says how many runs that has ended.
+// CloseSession ends a session, and returns the number of runs that this ended.
 func (s *Service) CloseSession(ctx context.Context, tenant string, id tree.SessionID, why string) (int, error) {
-	return s.end(ctx, tenant, id, tree.CloseSession{Detail: why})
+	return s.endSession(ctx, tenant, id, tree.CloseSession{Detail: why})
 }
 
-// DeleteSession makes a session not exist any more; its rows go in steps.
+// DeleteSession deletes a session, and returns the number of runs that this ended. The session is
+// gone at once; its rows are removed in steps.
 func (s *Service) DeleteSession(ctx context.Context, tenant string, id tree.SessionID) (int, error) {
-	return s.end(ctx, tenant, id, tree.DeleteSession{})
+	return s.endSession(ctx, tenant, id, tree.DeleteSession{})
 }
 
-func (s *Service) end(ctx context.Context, tenant string, id tree.SessionID, cmd tree.Command) (int, error) {
-	closed, err := update[tree.Closed](ctx, s, tenant, id, cmd, Request{})
+func (s *Service) endSession(ctx context.Context, tenant string, id tree.SessionID, cmd tree.Command) (int, error) {
+	closed, err := update[tree.Closed](ctx, s, tenant, id, cmd, Idempotency{})
 	return closed.Runs, err
 }
 
-// How much a sweep does for sessions that are to go.
+// Bounds of what a sweep does to delete sessions.
 const (
-	purgeSteps = 100            // at most,
-	purgeFor   = sweepEvery / 4 // and for so long
-	retainLook = 500            // sessions looked at for their age
+	purgeSteps  = 100
+	purgeFor    = sweepInterval / 4 // the maximum duration of the steps
+	retainBatch = 500               // how many sessions are checked for their age
 )
 
-// purge removes rows of sessions that were deleted, as long as a sweep may. Of what many want
-// to have removed each replica has its part; what is left is for the next sweep.
+// purge removes rows of deleted sessions, within the bounds of a sweep. The next sweep removes what
+// is left. If several replicas purge, they share the work.
 func (s *Service) purge(ctx context.Context) error {
 	began := s.Now()
 	for range purgeSteps {
@@ -84,21 +86,21 @@ func (s *Service) purge(ctx context.Context) error {
 	return nil
 }
 
-// retain deletes sessions in which nothing has happened for as long as sessions are
-// kept. Each sweep looks at some, one after another.
-func (s *Service) retain(ctx context.Context) error {
+// deleteExpired deletes sessions without activity for the retention time. Each sweep checks the
+// next batch of sessions.
+func (s *Service) deleteExpired(ctx context.Context) error {
 	if s.Retain <= 0 {
 		return nil
 	}
-	old, last, err := s.Store.IdleSessions(ctx, s.Retain, s.sweeper.retained, retainLook)
+	old, last, err := s.Store.IdleSessions(ctx, s.Retain, s.sweepState.retentionCursor, retainBatch)
 	if err != nil {
 		return err
 	}
-	s.sweeper.retained = last
-	// Whether one may go is decided anew, by the clock of the database: what has begun again
-	// meanwhile is refused, and stays.
+	s.sweepState.retentionCursor = last
+	// The command checks the age again, by the clock of the database: a session that has become
+	// active meanwhile stays.
 	var failed error
-	for _, err := range s.updates(ctx, len(old), func(i int) (tree.SessionID, tree.Command) {
+	for _, err := range s.updateAll(ctx, len(old), func(i int) (tree.SessionID, tree.Command) {
 		return old[i], tree.DeleteSession{IdleFor: s.Retain}
 	}) {
 		if code := tree.CodeOf(err); err != nil && code != tree.CodePrecondition && code != tree.CodeNotFound {

@@ -10,151 +10,152 @@ import (
 	"github.com/coppice-run/coppice/internal/wire"
 )
 
-// lease is an attempt of this replica. This is how one comes and goes:
+// lease is an attempt of this replica. Its life:
 //
-//	expect, expectAny  a stream asks for it, or may get it; until settled
-//	hold               it is on the stream
-//	letGo              it is over: off the stream and forgotten
-//	abandon            off the stream and forgotten; others get the run
-//	detach             its stream broke: it is held for the grace (waitFor), in which its
-//	                   worker may come back for it over another stream; then others get
-//	                   the run and it is forgotten (graceOver)
-//	strand             it was granted too late for its stream: as detach if its worker
-//	                   will come for it, otherwise others get the run
+//	expect, expectAny  a stream has asked for the attempt, or may get it; until settle
+//	hold               the attempt is on the stream
+//	dropAttempt        it is over: off the stream and forgotten
+//	abandon            off the stream and forgotten; the run is offered to others
+//	detach             its stream broke. The attempt is held for the grace (awaitReattach), in
+//	                   which its worker may come back over another stream. After that the run
+//	                   is offered to others and the attempt is forgotten (endGrace).
+//	handleLateGrant    it was granted too late for its stream. If its worker knows of it, as
+//	                   for detach; otherwise the run is offered to others.
 //
-// Others get a run by handOver. An attempt that is ended from outside is marked as gone,
-// and its stream lets go of it.
+// handOver offers a run to others. An attempt that is ended from outside is marked as revoked, and
+// its stream drops it.
 type lease struct {
-	session tree.SessionID
-	task    tree.TaskID
-	tenant  string
-	version string // of the agent
-	run     int
-	token   tree.Token
-	attach  int
-	by      carrier
-	stored  int64 // requests up to here were stored before this stream
+	session   tree.SessionID
+	task      tree.TaskID
+	tenant    string
+	version   string // of the agent's definition
+	run       int
+	token     tree.Token
+	attach    int
+	worker    workerInfo
+	storedSeq int64 // requests up to here were stored before this stream
 
-	agents atomic.Pointer[toldAgents] // that the worker was told of; nil: none
-	heard  atomic.Int64               // when the worker last asked for something, in nanoseconds; 0: it is no agent's, and may say nothing for long
+	agentsSent atomic.Pointer[sentAgents] // what the worker was told about agents; nil: nothing
+	lastHeard  atomic.Int64               // when the worker last sent a request, in Unix nanoseconds; 0: a command, which may be silent for long
 
-	// These are guarded by leases.
-	look chan<- struct{} // tells the stream that one of the others has changed
-	gone bool            // it was ended from outside
-	let  int             // the message whose commands are to go on in the background, of which the worker is to be told; or 0
+	// Guarded by leases.
+	changed        chan<- struct{} // signals the stream that revoked or releaseMessage has changed
+	revoked        bool            // the attempt was ended from outside
+	releaseMessage int             // the message whose commands are to continue in the background, until the worker is told; or 0
 
-	// How far the worker knows the transcript; only the sender looks at these.
-	seen   int
-	opened int
-	closed map[int]bool // calls of the last message that the worker closed itself
+	// How far the worker knows the transcript. Only the sender uses these.
+	seenOrdinal int
+	callsOpened int
+	callsClosed map[int]bool // calls of the last message that the worker closed itself
 }
 
-// carrier is the worker of a run, as far as it has said who it is and what it can do.
-type carrier struct {
-	worker string
+// workerInfo is what the worker of a run has said about itself: its id and its features.
+type workerInfo struct {
+	id string
 	wire.Features
 }
 
-// leaseOf is for a run whose worker knows all of the transcript that there is.
-func leaseOf(t *tree.Task, tenant string, by carrier) *lease {
+// newLease returns the lease of an attempt whose worker knows the whole transcript.
+func newLease(t *tree.Task, tenant string, worker workerInfo) *lease {
 	l := &lease{
 		session: t.Session, task: t.ID, tenant: tenant, version: t.AgentVersion, run: t.Run, token: t.Token(), attach: t.Attach,
-		by: by, seen: t.NextOrdinal - 1, closed: map[int]bool{},
+		worker: worker, seenOrdinal: t.NextOrdinal - 1, callsClosed: map[int]bool{},
 	}
 	if since := t.LastReport(); t.Kind == tree.KindAgent && !since.IsZero() {
-		l.heard.Store(since.UnixNano())
+		l.lastHeard.Store(since.UnixNano())
 	}
 	return l
 }
 
-// hear notes that the worker has asked for something.
-func (a *lease) hear(now time.Time) {
-	if a.heard.Load() != 0 {
-		a.heard.Store(now.UnixNano())
+// touch records that the worker has sent a request.
+func (a *lease) touch(now time.Time) {
+	if a.lastHeard.Load() != 0 {
+		a.lastHeard.Store(now.UnixNano())
 	}
 }
 
-// hold puts an attempt on the stream that was expected. It reports false if the stream
-// takes none any more.
+// hold puts an expected attempt on the stream. It reports false if the stream accepts none any
+// more.
 func (l *slot) hold(next *lease, expected *expectation) bool {
-	if !l.seat.put(next) {
+	if !l.state.putLease(next) {
 		return false
 	}
-	l.svc.leases.add(next, expected, l.revoked)
+	l.svc.leases.add(next, expected, l.leaseChanged)
 	return true
 }
 
-// letGo takes the attempt off the stream, if there is one.
-func (l *slot) letGo() {
-	if last := l.seat.clear(); last != nil {
+// dropAttempt takes the attempt off the stream, if there is one.
+func (l *slot) dropAttempt() {
+	if last := l.state.clearLease(); last != nil {
 		l.svc.leases.drop(last)
 	}
 }
 
-// abandon offers the run to others, if an attempt is on the stream.
+// abandon drops the attempt on the stream, if there is one, and offers its run to others.
 func (l *slot) abandon(blame bool) {
-	if lease := l.seat.current(); lease != nil {
-		l.letGo()
-		poke(l.svc.stock.some)
+	if lease := l.state.currentLease(); lease != nil {
+		l.dropAttempt()
+		signal(l.svc.backlog.changed)
 		l.svc.handOver(lease, blame)
 	}
 }
 
-// detach lets go of the attempt on the stream, if there is one: its worker may
-// come back for it within the grace, unless it is found to be dead. If that is wrong,
-// the worker that comes back is refused, since the run is under the next epoch, and
-// what is lost is its call of the model.
+// detach releases the attempt of a broken stream, if there is one. Its worker may come back for it
+// within the grace, unless the worker is found dead. If that finding is wrong, the worker is
+// refused when it comes back, because the run has the next epoch by then; only its call of the
+// model is lost.
 func (l *slot) detach() {
-	lease := l.seat.current()
+	lease := l.state.currentLease()
 	if lease == nil {
-		// A worker that is dead may have read hints that nobody else hears of.
-		l.seat.whose().IfDead(l.svc.Grace, func() {})
+		// If the worker is dead, the hints that it has read are recovered.
+		l.state.currentWorker().IfDead(l.svc.Grace, func() {})
 		return
 	}
-	if !lease.by.Has(wire.FeatureReattach) {
+	if !lease.worker.Has(wire.FeatureReattach) {
 		l.abandon(true)
 		return
 	}
-	l.seat.clear()
-	l.svc.waitFor(l.seat.whose(), lease)
+	l.state.clearLease()
+	l.svc.awaitReattach(l.state.currentWorker(), lease)
 }
 
-// leftOver sees to an attempt that a request has been granted while its stream broke.
-func (l *slot) leftOver(a *exchange) {
+// checkLateGrant handles an attempt that a request was granted while its stream broke.
+func (l *slot) checkLateGrant(a *exchange) {
 	if !a.mayGrant || a.err != nil {
 		return
 	}
 	answer, err := a.pending.Wait(context.Background())
 	if err != nil {
-		return // nothing was granted
+		return // no attempt was granted
 	}
 	switch granted := answer.(type) {
 	case *tree.Claimed:
 		claim := a.req.GetClaim()
-		l.svc.strand(leaseOf(&granted.Task, granted.Tenant, carrier{claim.GetWorkerId(), claim.GetFeatures()}), a.expected, a.worker, true)
+		l.svc.handleLateGrant(newLease(&granted.Task, granted.Tenant, workerInfo{claim.GetWorkerId(), claim.GetFeatures()}), a.expected, a.worker, true)
 	case tree.ParkedRun, tree.Ended:
-		if taken := l.takenWith(context.Background(), a); taken != nil {
-			l.svc.strand(leaseOf(&taken.Task, taken.Tenant, a.offeredBy), a.expected, a.worker, a.offeredBy.Has(wire.FeatureGiven))
+		if taken := l.claimedInRequest(context.Background(), a); taken != nil {
+			l.svc.handleLateGrant(newLease(&taken.Task, taken.Tenant, a.offeredBy), a.expected, a.worker, a.offeredBy.Has(wire.FeatureGiven))
 		}
 	}
 }
 
-// strand sees to an attempt that was granted too late for its stream. A worker to which it is
-// known comes for it over another one, unless it is dead: it has claimed it, or asks what it was
-// given with its last end. For one that it does not know of nobody comes.
-func (s *Service) strand(held *lease, expected *expectation, worker *alive.Worker, known bool) {
+// handleLateGrant handles an attempt that was granted too late for its stream. known says whether
+// the worker knows of it: it has claimed the run, or will ask what it was given with the end of its
+// last run. A worker that knows of the attempt comes back for it over another stream, unless it is
+// dead. Otherwise the run is offered to others at once.
+func (s *Service) handleLateGrant(held *lease, expected *expectation, worker *alive.Worker, known bool) {
 	if !known {
 		s.handOver(held, false)
 		return
 	}
 	s.leases.add(held, expected, make(chan struct{}, 1))
-	s.waitFor(worker, held)
+	s.awaitReattach(worker, held)
 }
 
-// waitFor gives a worker the grace to come back for an attempt, unless it is found to be
-// dead.
-func (s *Service) waitFor(worker *alive.Worker, lease *lease) {
-	over := time.AfterFunc(s.Grace, func() { s.graceOver(lease) })
+// awaitReattach gives a worker the grace to come back for an attempt, or less if the worker is
+// found dead.
+func (s *Service) awaitReattach(worker *alive.Worker, lease *lease) {
+	over := time.AfterFunc(s.Grace, func() { s.endGrace(lease) })
 	worker.IfDead(s.Grace, func() {
 		if over.Stop() {
 			over.Reset(0)
@@ -162,32 +163,32 @@ func (s *Service) waitFor(worker *alive.Worker, lease *lease) {
 	})
 }
 
-// graceOver offers a run to others whose worker has not come back, or can't. The attempt is
-// held until that is done, so that nobody else sees to it.
-func (s *Service) graceOver(lease *lease) {
+// endGrace offers a run to others whose worker did not come back. The attempt is held until that is
+// stored, so that the sweep does not offer the run too.
+func (s *Service) endGrace(lease *lease) {
 	select {
 	case <-s.stopping:
-		return // other replicas see to it
+		return // other replicas offer the run
 	default:
 	}
 	if s.handOver(lease, true) {
 		s.leases.drop(lease)
 		return
 	}
-	time.AfterFunc(beatEvery, func() { s.graceOver(lease) })
+	time.AfterFunc(heartbeatInterval, func() { s.endGrace(lease) })
 }
 
-// handOverFor bounds how long the end of a stream may take to be recorded.
-const handOverFor = 10 * time.Second
+// handOverTimeout bounds how long it may take to store the end of an attempt.
+const handOverTimeout = 10 * time.Second
 
 // handOver offers a run to others, and reports whether that was stored.
 func (s *Service) handOver(lease *lease, blame bool) bool {
-	ctx, cancel := context.WithTimeout(context.Background(), handOverFor)
+	ctx, cancel := context.WithTimeout(context.Background(), handOverTimeout)
 	defer cancel()
 	_, err := s.Store.Update(ctx, lease.session, tree.Redeliver{
 		Task: lease.task, Epoch: lease.token.Epoch, Attach: lease.attach, Blame: blame,
 	})
-	if err = unlessRedelivered(err); err != nil {
+	if err = ignoreRedelivered(err); err != nil {
 		// The sweep finds the attempt and tries again.
 		s.Logger.WarnContext(ctx, "handing a run over failed", "session_id", lease.session, "task_id", lease.task, "error", err)
 	}

@@ -8,22 +8,22 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// leases knows which attempts are on streams of this replica, or were until a
-// moment ago: one whose stream broke is held for the grace.
+// leases holds the attempts that are on streams of this replica. An attempt whose stream broke is
+// held for the grace.
 type leases struct {
 	mu       sync.Mutex
 	held     map[tree.TaskID]*lease
 	expected map[tree.TaskID][]*expectation
-	anyOf    map[tree.SessionID]map[*expectation]struct{} // of any attempt of the session
+	anyOf    map[tree.SessionID]map[*expectation]struct{} // expectations of any attempt of a session
 }
 
-// expectation is an attempt that a stream has asked for. It may be ended from outside
-// before the stream knows that it has got it.
+// expectation is an attempt that a stream has asked for. The attempt may be revoked before the
+// stream knows that it has it.
 type expectation struct {
-	session tree.SessionID // of an attempt that is not known yet; then there is no task
+	session tree.SessionID // set if any attempt of the session is expected; then task is zero
 	task    tree.TaskID
 	epoch   int64
-	gone    []heldAttempt // attempts that were ended meanwhile
+	revoked []attemptKey // attempts that were revoked meanwhile
 }
 
 func newLeases() *leases {
@@ -32,7 +32,8 @@ func newLeases() *leases {
 	}
 }
 
-// expect has to come before the attempt is asked for. It is over with settled.
+// expect registers an expectation. Call it before the request for the attempt is submitted, and
+// settle afterwards.
 func (l *leases) expect(task tree.TaskID, epoch int64) *expectation {
 	e := &expectation{task: task, epoch: epoch}
 	l.mu.Lock()
@@ -41,7 +42,7 @@ func (l *leases) expect(task tree.TaskID, epoch int64) *expectation {
 	return e
 }
 
-// expectAny is expect for whatever attempt of a session it will be.
+// expectAny is expect for any attempt of a session.
 func (l *leases) expectAny(session tree.SessionID) *expectation {
 	e := &expectation{session: session}
 	l.mu.Lock()
@@ -53,8 +54,8 @@ func (l *leases) expectAny(session tree.SessionID) *expectation {
 	return e
 }
 
-// settled ends an expectation: the attempt is held, or somebody else has it.
-func (l *leases) settled(e *expectation) {
+// settle removes an expectation. nil is ignored.
+func (l *leases) settle(e *expectation) {
 	if e == nil {
 		return
 	}
@@ -75,17 +76,18 @@ func (l *leases) settled(e *expectation) {
 	l.expected[e.task] = rest
 }
 
-// add holds an attempt, unless it has come back over another stream already. e is nil if
-// it was not expected. Through look its stream is told that there is news of it.
-func (l *leases) add(a *lease, e *expectation, look chan<- struct{}) {
+// add holds an attempt, unless a newer attachment of it is held already. e is nil if the attempt
+// was not expected. changed signals its stream that the attempt was revoked or its commands
+// released.
+func (l *leases) add(a *lease, e *expectation, changed chan<- struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if again := l.of(a.task, a.token.Epoch); again != nil && again.attach > a.attach {
+	if again := l.find(a.task, a.token.Epoch); again != nil && again.attach > a.attach {
 		return
 	}
-	l.held[a.task], a.look = a, look
-	if e != nil && slices.Contains(e.gone, heldAttempt{a.task, a.token.Epoch}) {
-		a.end()
+	l.held[a.task], a.changed = a, changed
+	if e != nil && slices.Contains(e.revoked, attemptKey{a.task, a.token.Epoch}) {
+		a.markRevoked()
 	}
 }
 
@@ -98,109 +100,108 @@ func (l *leases) drop(a *lease) {
 	}
 }
 
-// revoke tells the stream that holds an attempt that it was ended from outside.
-// It never waits: a stream that has been told already need not be told again.
+// revoke tells the stream of an attempt that the attempt was ended from outside. It never blocks.
 func (l *leases) revoke(session tree.SessionID, task tree.TaskID, epoch int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, e := range l.expected[task] {
-		e.gone = append(e.gone, heldAttempt{task, epoch})
+		e.revoked = append(e.revoked, attemptKey{task, epoch})
 	}
 	for e := range l.anyOf[session] {
-		e.gone = append(e.gone, heldAttempt{task, epoch})
+		e.revoked = append(e.revoked, attemptKey{task, epoch})
 	}
-	if a := l.of(task, epoch); a != nil {
-		a.end()
+	if a := l.find(task, epoch); a != nil {
+		a.markRevoked()
 	}
 }
 
-// of gives an attempt if it is held. It needs the lock.
-func (l *leases) of(task tree.TaskID, epoch int64) *lease {
+// find returns a held attempt, or nil. It requires the lock.
+func (l *leases) find(task tree.TaskID, epoch int64) *lease {
 	if a := l.held[task]; a != nil && a.token.Epoch == epoch {
 		return a
 	}
 	return nil
 }
 
-// end tells the stream of an attempt that it is over. It needs the lock of leases.
-func (a *lease) end() {
-	a.gone = true
-	poke(a.look)
+// markRevoked requires the lock of leases.
+func (a *lease) markRevoked() {
+	a.revoked = true
+	signal(a.changed)
 }
 
-// release tells the stream that holds an attempt that commands of a message are to go
-// on in the background. It never waits.
+// release tells the stream of an attempt that the commands of a message are to continue in the
+// background. It never blocks.
 func (l *leases) release(task tree.TaskID, epoch int64, message int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if a := l.of(task, epoch); a != nil {
-		a.let = message
-		poke(a.look)
+	if a := l.find(task, epoch); a != nil {
+		a.releaseMessage = message
+		signal(a.changed)
 	}
 }
 
-// released gives the message whose commands are to go on in the background, once.
-func (l *leases) released(a *lease) (message int) {
+// takeRelease returns the message whose commands are to continue in the background, once; then 0.
+func (l *leases) takeRelease(a *lease) (message int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	message, a.let = a.let, 0
+	message, a.releaseMessage = a.releaseMessage, 0
 	return message
 }
 
-// gone reports whether an attempt was ended from outside.
-func (l *leases) gone(a *lease) bool {
+// isRevoked reports whether an attempt was ended from outside.
+func (l *leases) isRevoked(a *lease) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return a.gone
+	return a.revoked
 }
 
 func (l *leases) holds(task tree.TaskID, epoch int64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.of(task, epoch) != nil
+	return l.find(task, epoch) != nil
 }
 
-// epoch gives the latest delivery of a task that is held or expected here: an older one
-// may still be held for the grace while a stream has asked for the next.
-func (l *leases) epoch(task tree.TaskID) (epoch int64, any bool) {
+// latestEpoch returns the latest epoch of a task that is held or expected here. An older attempt
+// may still be held for the grace while a stream has asked for the next one.
+func (l *leases) latestEpoch(task tree.TaskID) (epoch int64, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if a := l.held[task]; a != nil {
-		epoch, any = a.token.Epoch, true
+		epoch, ok = a.token.Epoch, true
 	}
 	for _, e := range l.expected[task] {
-		epoch, any = max(epoch, e.epoch), true
+		epoch, ok = max(epoch, e.epoch), true
 	}
-	return epoch, any
+	return epoch, ok
 }
 
-// heldAttempt is an attempt that is held here.
-type heldAttempt struct {
+// attemptKey identifies an attempt.
+type attemptKey struct {
 	task  tree.TaskID
 	epoch int64
 }
 
-// silent is for how long nothing was heard of the attempt of an agent of which nothing was heard
-// for longest.
-func (l *leases) silent(now time.Time) (longest time.Duration) {
+// longestSilence returns the longest time since a worker last sent a request for an agent's
+// attempt.
+func (l *leases) longestSilence(now time.Time) (longest time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, a := range l.held {
-		if heard := a.heard.Load(); heard != 0 && !a.gone {
+		if heard := a.lastHeard.Load(); heard != 0 && !a.revoked {
 			longest = max(longest, now.Sub(time.Unix(0, heard)))
 		}
 	}
 	return longest
 }
 
-// all lists what is held.
-func (l *leases) all() []heldAttempt {
+// all returns the held attempts that are not revoked.
+func (l *leases) all() []attemptKey {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var found []heldAttempt
+	var found []attemptKey
 	for task, a := range l.held {
-		if !a.gone {
-			found = append(found, heldAttempt{task, a.token.Epoch})
+		if !a.revoked {
+			found = append(found, attemptKey{task, a.token.Epoch})
 		}
 	}
 	return found

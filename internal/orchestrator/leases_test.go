@@ -6,8 +6,8 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// An attempt that is ended from outside before its stream knows that it has got it is
-// over as soon as it is held; one that was asked for twice is expected until both know.
+// An attempt that is revoked before its stream knows that it has it is over as soon as it is held.
+// An attempt that was asked for twice is expected until both requests are settled.
 func TestExpectedAttempts(t *testing.T) {
 	t.Parallel()
 	task := tree.TaskID{1}
@@ -21,42 +21,41 @@ func TestExpectedAttempts(t *testing.T) {
 		first, second := l.expect(task, 3), l.expect(task, 3)
 		l.revoke(tree.SessionID{}, task, c.revoked)
 		l.add(a, first, look)
-		if got := l.gone(a); got != c.gone || len(look) == 1 != c.gone {
+		if got := l.isRevoked(a); got != c.gone || len(look) == 1 != c.gone {
 			t.Errorf("%s: it is gone: %v, looks: %d", name, got, len(look))
 		}
-		l.settled(first)
+		l.settle(first)
 		l.drop(a)
-		if epoch, expected := l.epoch(task); epoch != 3 || !expected {
+		if epoch, expected := l.latestEpoch(task); epoch != 3 || !expected {
 			t.Errorf("%s: the other one is expected as %d, %v", name, epoch, expected)
 		}
-		l.settled(second)
-		if _, expected := l.epoch(task); expected || len(l.expected) > 0 {
+		l.settle(second)
+		if _, expected := l.latestEpoch(task); expected || len(l.expected) > 0 {
 			t.Errorf("%s: it is still expected", name)
 		}
 	}
 }
 
-// Of an older delivery that is held for the grace and the next one that a stream has asked
-// for, the next is the one that may have been ended.
+// If an older attempt is held for the grace and a stream has asked for the next one, the next epoch
+// is the latest.
 func TestLatestDelivery(t *testing.T) {
 	t.Parallel()
 	task, l := tree.TaskID{1}, newLeases()
 	first := l.expect(task, 1)
 	held := &lease{task: task, token: tree.Token{Epoch: 1}}
 	l.add(held, first, make(chan struct{}, 1))
-	l.settled(first)
+	l.settle(first)
 	next := l.expect(task, 2)
-	if epoch, any := l.epoch(task); epoch != 2 || !any {
+	if epoch, any := l.latestEpoch(task); epoch != 2 || !any {
 		t.Errorf("the latest is %d, %v", epoch, any)
 	}
 	l.revoke(tree.SessionID{}, task, 2)
-	if len(next.gone) == 0 || l.gone(held) {
-		t.Errorf("ended: the next %v, the one before %v", next.gone, l.gone(held))
+	if len(next.revoked) == 0 || l.isRevoked(held) {
+		t.Errorf("ended: the next %v, the one before %v", next.revoked, l.isRevoked(held))
 	}
 }
 
-// A stream that may get any attempt of a session learns which of them were ended from
-// outside meanwhile.
+// A stream that may get any attempt of a session learns which of them were revoked meanwhile.
 func TestAnyAttemptIsExpected(t *testing.T) {
 	t.Parallel()
 	session, task := tree.SessionID{1}, tree.TaskID{1}
@@ -73,18 +72,18 @@ func TestAnyAttemptIsExpected(t *testing.T) {
 		e := l.expectAny(session)
 		l.revoke(c.session, c.task, c.epoch)
 		l.add(a, e, look)
-		if got := l.gone(a); got != c.gone || len(look) == 1 != c.gone {
+		if got := l.isRevoked(a); got != c.gone || len(look) == 1 != c.gone {
 			t.Errorf("%s was ended: it is gone: %v, looks: %d", name, got, len(look))
 		}
-		l.settled(e)
+		l.settle(e)
 		if len(l.anyOf)+len(l.expected) > 0 {
 			t.Errorf("%s: it is still expected", name)
 		}
 	}
 }
 
-// An attempt that has come back over another stream stays that one's, however late the one
-// that broke learns that it had got it.
+// An attempt that has come back over another stream stays there, however late the broken stream
+// learns that it had the attempt.
 func TestAnAttemptThatHasComeBack(t *testing.T) {
 	t.Parallel()
 	task, l := tree.TaskID{1}, newLeases()
@@ -103,12 +102,12 @@ func TestAnAttemptThatHasComeBack(t *testing.T) {
 	}
 }
 
-// A stream is idle while it has no attempt; one that is none of a slot is not, whatever is
-// on it. An attempt that is held for the grace takes no stream.
+// A stream is idle while it has no attempt. A stream that is not a slot is never idle. An attempt
+// that is held for the grace occupies no stream.
 func TestIdleStreams(t *testing.T) {
 	t.Parallel()
 	service := &Service{leases: newLeases()}
-	l, c := service.leases, &service.census
+	l, c := service.leases, &service.slots
 	idle := func(when string, want int) {
 		t.Helper()
 		if got := c.idle(); got != want {
@@ -116,13 +115,13 @@ func TestIdleStreams(t *testing.T) {
 		}
 	}
 	stream := func() *slot {
-		c.joined()
-		return &slot{svc: service, seat: seat{census: c, counted: true}, revoked: make(chan struct{}, 1)}
+		c.add()
+		return &slot{svc: service, state: slotState{slots: c, counted: true}, leaseChanged: make(chan struct{}, 1)}
 	}
 	carry := func(s *slot, task byte) *lease {
 		a := &lease{task: tree.TaskID{15: task}, token: tree.Token{Epoch: 1}}
 		e := l.expect(a.task, 1)
-		defer l.settled(e)
+		defer l.settle(e)
 		if !s.hold(a, e) {
 			t.Fatal("the stream takes nothing")
 		}
@@ -133,19 +132,19 @@ func TestIdleStreams(t *testing.T) {
 	lost := carry(first, 1)
 	carry(second, 2)
 	idle("both have an attempt", 0)
-	first.seat.clear() // its stream breaks, and the attempt is held
-	first.seat.uncount()
-	first.seat.uncount()
+	first.state.clearLease() // its stream breaks, and the attempt is held
+	first.state.uncount()
+	first.state.uncount()
 	idle("one is gone", 0)
-	second.letGo()
+	second.dropAttempt()
 	idle("the other has given its back", 1)
-	second.letGo()
-	second.seat.uncount()
+	second.dropAttempt()
+	second.state.uncount()
 	carry(second, 3)
 	idle("it carries a command", 0)
-	second.letGo()
+	second.dropAttempt()
 	l.drop(lost)
-	if idle("all is over", 0); c.slots() != 0 || len(l.held) != 0 {
-		t.Errorf("%d streams and %d attempts are left", c.slots(), len(l.held))
+	if idle("all is over", 0); c.count() != 0 || len(l.held) != 0 {
+		t.Errorf("%d streams and %d attempts are left", c.count(), len(l.held))
 	}
 }

@@ -10,19 +10,19 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// outbox is what other replicas are still to be told. However much there is, it
-// is told with one message at a time: what comes meanwhile goes with the next.
+// outbox collects what other replicas are still to be told. One message is sent at a time; what is
+// added meanwhile goes with the next one.
 type outbox struct {
 	mu      sync.Mutex
 	waiting map[dispatch.Nudge]struct{}
-	some    chan struct{} // holds one: something waits
+	changed chan struct{} // holds one: the outbox is not empty
 }
 
 func newOutbox() *outbox {
-	return &outbox{waiting: map[dispatch.Nudge]struct{}{}, some: make(chan struct{}, 1)}
+	return &outbox{waiting: map[dispatch.Nudge]struct{}{}, changed: make(chan struct{}, 1)}
 }
 
-// put queues what a commit has changed.
+// put adds what a commit has changed. It never blocks.
 func (o *outbox) put(c store.Commit) {
 	if len(c.Sessions)+len(c.Revoked)+len(c.Released) == 0 {
 		return
@@ -38,10 +38,10 @@ func (o *outbox) put(c store.Commit) {
 		o.waiting[dispatch.Nudge{Session: r.Session, Task: r.Task}] = struct{}{}
 	}
 	o.mu.Unlock()
-	poke(o.some)
+	signal(o.changed)
 }
 
-// take empties the queue.
+// take empties the outbox.
 func (o *outbox) take() []dispatch.Nudge {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -53,12 +53,12 @@ func (o *outbox) take() []dispatch.Nudge {
 	return all
 }
 
-// nudge tells other replicas what this one commits, until ctx ends. A nudge that
-// is lost is made up for by their looking each second.
-func (s *Service) nudge(ctx context.Context) error {
+// sendNudges tells other replicas what this one commits, until ctx ends. A lost nudge only causes
+// delay, because replicas also look once a second.
+func (s *Service) sendNudges(ctx context.Context) error {
 	for {
 		select {
-		case <-s.outbox.some:
+		case <-s.outbox.changed:
 		case <-ctx.Done():
 			return nil
 		}
@@ -68,25 +68,25 @@ func (s *Service) nudge(ctx context.Context) error {
 	}
 }
 
-// listen looks at what other replicas have committed, until ctx ends.
-func (s *Service) listen(ctx context.Context) error {
+// receiveNudges handles what other replicas have committed, until ctx ends.
+func (s *Service) receiveNudges(ctx context.Context) error {
 	return s.Bus.Listen(ctx, s.Replica, func(n dispatch.Nudge) {
 		switch {
 		case n.Session.IsZero():
-			s.hub.pokeAll()
+			s.hub.notifyAll()
 		case n.Task.IsZero():
-			s.hub.poke(n.Session)
+			s.hub.notify(n.Session)
 		default:
-			s.lookAt(ctx, n)
+			s.recheckLease(ctx, n)
 		}
-	}, s.relay.wish)
+	}, s.relay.setInterest)
 }
 
-// lookAt tells the stream of an attempt what another replica has done to it: ended it,
-// or asked for its commands to go on in the background. A nudge may be old or forged:
-// only the row counts.
-func (s *Service) lookAt(ctx context.Context, n dispatch.Nudge) {
-	epoch, held := s.leases.epoch(n.Task)
+// recheckLease tells the stream of an attempt that another replica has ended the attempt, or has
+// asked for its commands to continue in the background. A nudge may be old or forged, so only the
+// row in the database counts.
+func (s *Service) recheckLease(ctx context.Context, n dispatch.Nudge) {
+	epoch, held := s.leases.latestEpoch(n.Task)
 	if !held {
 		return
 	}
@@ -96,7 +96,7 @@ func (s *Service) lookAt(ctx context.Context, n dispatch.Nudge) {
 	case err != nil:
 		s.Logger.WarnContext(ctx, "looking at a nudged task failed", "task_id", n.Task, "error", err)
 	case t.State == tree.StatePending && t.Epoch == epoch:
-		s.leases.revoke(n.Session, n.Task, epoch-1) // a claim is on its way: under this epoch it was with nobody yet
+		s.leases.revoke(n.Session, n.Task, epoch-1) // a claim is in progress: no worker has had the run under this epoch yet
 	case t.State != tree.StateRunning || t.Epoch != epoch:
 		s.leases.revoke(n.Session, n.Task, epoch)
 	case t.Release > 0:

@@ -13,8 +13,8 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// TestANudgeBeforeAClaim: the nudge that tells of the end of an attempt is read while the next
-// one has been asked for and is not stored yet. It ends the old one, and not the new one.
+// TestANudgeBeforeAClaim: a nudge about the end of an attempt arrives while the claim of the next
+// attempt is not stored yet. It revokes the old attempt, and not the new one.
 func TestANudgeBeforeAClaim(t *testing.T) {
 	t.Parallel()
 	db, err := store.Open(t.Context(), store.Config{Database: filepath.Join(t.TempDir(), "a.db"), Replica: "a"})
@@ -45,21 +45,21 @@ func TestANudgeBeforeAClaim(t *testing.T) {
 	s := &Service{Config: Config{Store: db, Logger: slog.New(slog.DiscardHandler)}, leases: newLeases()}
 	attempt := func(epoch int64) *lease {
 		granted := update(tree.Claim{Task: task, Token: tree.Token{Epoch: epoch, Nonce: 7}, Worker: "w"}).(*tree.Claimed)
-		return leaseOf(&granted.Task, granted.Tenant, carrier{worker: "w"})
+		return newLease(&granted.Task, granted.Tenant, workerInfo{id: "w"})
 	}
 	first := s.leases.expect(task, 1)
 	old := attempt(1)
 	s.leases.add(old, first, make(chan struct{}, 1))
-	s.leases.settled(first)
+	s.leases.settle(first)
 	update(tree.Redeliver{Task: task, Epoch: 1, Attach: 1})
 	second := s.leases.expect(task, 2)
-	s.lookAt(t.Context(), dispatch.Nudge{Session: id, Task: task})
-	if !s.leases.gone(old) {
+	s.recheckLease(t.Context(), dispatch.Nudge{Session: id, Task: task})
+	if !s.leases.isRevoked(old) {
 		t.Error("the attempt that has ended is held as before")
 	}
 	next := attempt(2)
 	s.leases.add(next, second, make(chan struct{}, 1))
-	if s.leases.gone(next) {
+	if s.leases.isRevoked(next) {
 		t.Error("the attempt that nobody has ended is told to be ended")
 	}
 }

@@ -5,11 +5,10 @@ import (
 	"github.com/coppice-run/coppice/internal/wire"
 )
 
-// price puts a price on what a model has said, by the prices that are known here now.
-// It comes before the answer is recorded, and what is recorded never changes: a bill
-// does not either when prices do. An answer of a model without a price has none,
-// whatever a worker says.
-func (s *Service) price(answer *pb.Message) {
+// setCost sets the cost of a model's answer, by the current prices of this replica. It is called
+// before the answer is stored, and a stored cost never changes when prices do. If the model has no
+// price, the answer has no cost, whatever the worker says.
+func (s *Service) setCost(answer *pb.Message) {
 	u := answer.GetUsage()
 	if u == nil {
 		return

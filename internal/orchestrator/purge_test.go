@@ -8,8 +8,8 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// TestPurgeOfMany: a sweep removes what was deleted since the one before, however many small
-// sessions that are, but only some if it has no time for more.
+// TestPurgeOfMany: a sweep removes all sessions that were deleted since the last sweep, however
+// many they are, if they are small; but only some if its time is up.
 func TestPurgeOfMany(t *testing.T) {
 	t.Parallel()
 	const sessions = 100
@@ -17,7 +17,7 @@ func TestPurgeOfMany(t *testing.T) {
 	ctx := t.Context()
 	var deleted []tree.SessionID
 	for range sessions {
-		session, _, err := svc.CreateSession(ctx, "acme", orchestrator.NewSession{Text: "go"}, orchestrator.Request{})
+		session, _, err := svc.CreateSession(ctx, "acme", orchestrator.SessionSpec{Text: "go"}, orchestrator.Idempotency{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -14,8 +14,8 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// longGone is a Redis that says of some consumers that they have long asked for nothing. The embedded
-// one does not know.
+// longGone is a Redis that reports some consumers as idle for long. The embedded Redis does not
+// know idle times.
 type longGone []string
 
 func (l longGone) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -38,8 +38,8 @@ func (l longGone) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 	return next
 }
 
-// TestWorkersThatVanishedAreForgotten by Redis once they have read nothing for long, unless they have
-// left hints that they had read.
+// TestWorkersThatVanishedAreForgotten: consumers that have read nothing for long are removed,
+// unless they have unfinished hints.
 func TestWorkersThatVanishedAreForgotten(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

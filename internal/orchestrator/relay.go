@@ -11,98 +11,98 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// What is relayed is a preview, so it goes with one message for each replica at a time,
-// with a pause after it, and what has no room is lost. relaySize is how much is sent at
-// once, and relayRoom how much may wait; each piece counts pieceSize beside its text.
+// Relayed text is a preview. So each replica gets one message at a time, with a pause after it, and
+// text that does not fit into the buffer is lost. A message has up to relayBatchBytes, and the
+// buffer relayBufferBytes. Each piece counts pieceOverhead in addition to its text.
 const (
-	relayPause  = 20 * time.Millisecond
-	relayRetry  = time.Second // the pause after a failure
-	relaySize   = 64 << 10
-	relayRoom   = 1 << 20
-	pieceSize   = 256
-	wishesMost  = 1 << 16 // of all replicas
-	wishersMost = 256     // replicas
+	relayPause            = 20 * time.Millisecond
+	relayRetry            = time.Second // the pause after a failure
+	relayBatchBytes       = 64 << 10
+	relayBufferBytes      = 1 << 20
+	pieceOverhead         = 256
+	maxInterests          = 1 << 16 // interests, of all replicas
+	maxInterestedReplicas = 256     // replicas
 )
 
-// relay is what workers write to this replica while somebody at another one watches.
-// Where nobody does, a piece costs a look at a number.
+// relay buffers the text that workers send to this replica for sessions that are watched at other
+// replicas. If there are none, a piece costs one atomic load.
 type relay struct {
-	now    func() time.Time
-	wished atomic.Int64  // how many wishes there are
-	some   chan struct{} // holds one: something waits
-	urgent chan struct{} // holds one: what waits is not to wait for more
+	now           func() time.Time
+	interestCount atomic.Int64  // the number of interests
+	changed       chan struct{} // holds one: pieces are waiting
+	flushNow      chan struct{} // holds one: end the pause
 
-	mu      sync.Mutex
-	wishes  map[string]map[tree.SessionID]time.Time // of each replica, and until when
-	waiting []*relayed                              // the oldest first
-	last    map[tree.TaskID]*relayed                // of those that wait, the last of each task
-	size    int                                     // of all that waits
+	mu        sync.Mutex
+	interests map[string]map[tree.SessionID]time.Time // by replica and session: when they expire
+	waiting   []*queuedPiece                          // the oldest first
+	last      map[tree.TaskID]*queuedPiece            // the last waiting piece of each task
+	size      int                                     // of all waiting pieces, in bytes
 }
 
-// relayed is a piece that waits: its text may still grow.
-type relayed struct {
+// queuedPiece is a waiting piece. Its text may still grow.
+type queuedPiece struct {
 	dispatch.Piece
 	text []byte
 }
 
 func newRelay(now func() time.Time) *relay {
 	return &relay{
-		now: now, some: make(chan struct{}, 1), urgent: make(chan struct{}, 1),
-		wishes: map[string]map[tree.SessionID]time.Time{}, last: map[tree.TaskID]*relayed{},
+		now: now, changed: make(chan struct{}, 1), flushNow: make(chan struct{}, 1),
+		interests: map[string]map[tree.SessionID]time.Time{}, last: map[tree.TaskID]*queuedPiece{},
 	}
 }
 
-// wish takes in what another replica wishes for. What goes beyond all bounds is no
-// replica's.
-func (r *relay) wish(w dispatch.Wish) {
+// setInterest records or removes an interest of another replica. Interests beyond the bounds are
+// ignored.
+func (r *relay) setInterest(i dispatch.Interest) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	sessions, known := r.wishes[w.Replica]
-	_, again := sessions[w.Session]
-	switch full := r.wished.Load() >= wishesMost || !known && len(r.wishes) >= wishersMost; {
-	case w.Over && again:
-		r.end(w.Replica, w.Session)
+	sessions, known := r.interests[i.Replica]
+	_, again := sessions[i.Session]
+	switch full := r.interestCount.Load() >= maxInterests || !known && len(r.interests) >= maxInterestedReplicas; {
+	case i.Over && again:
+		r.removeInterest(i.Replica, i.Session)
 		return
-	case w.Over || full && !again:
+	case i.Over || full && !again:
 		return
 	case !known:
 		sessions = map[tree.SessionID]time.Time{}
-		r.wishes[w.Replica] = sessions
+		r.interests[i.Replica] = sessions
 	}
 	if !again {
-		r.wished.Add(1)
+		r.interestCount.Add(1)
 	}
-	sessions[w.Session] = r.now().Add(wishFor)
+	sessions[i.Session] = r.now().Add(interestTTL)
 }
 
-// end forgets a wish. The caller holds the lock.
-func (r *relay) end(replica string, id tree.SessionID) {
-	delete(r.wishes[replica], id)
-	r.wished.Add(-1)
-	if len(r.wishes[replica]) == 0 {
-		delete(r.wishes, replica)
+// removeInterest requires the lock.
+func (r *relay) removeInterest(replica string, id tree.SessionID) {
+	delete(r.interests[replica], id)
+	r.interestCount.Add(-1)
+	if len(r.interests[replica]) == 0 {
+		delete(r.interests, replica)
 	}
 }
 
-// expire forgets the wishes that were not told again.
+// expire removes the interests that were not renewed.
 func (r *relay) expire() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.now()
-	for replica, sessions := range r.wishes {
+	for replica, sessions := range r.interests {
 		for id, until := range sessions {
 			if !until.After(now) {
-				r.end(replica, id)
+				r.removeInterest(replica, id)
 			}
 		}
 	}
 }
 
-// wishers are the replicas that wish for a session. The caller holds the lock.
-func (r *relay) wishers(id tree.SessionID) iter.Seq[string] {
+// interestedReplicas returns the replicas that are interested in a session. It requires the lock.
+func (r *relay) interestedReplicas(id tree.SessionID) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		now := r.now()
-		for replica, sessions := range r.wishes {
+		for replica, sessions := range r.interests {
 			if sessions[id].After(now) && !yield(replica) {
 				return
 			}
@@ -110,62 +110,62 @@ func (r *relay) wishers(id tree.SessionID) iter.Seq[string] {
 	}
 }
 
-// wishedFor reports whether anybody wishes for a session. The caller holds the lock.
-func (r *relay) wishedFor(id tree.SessionID) bool {
-	for range r.wishers(id) {
+// isWanted reports whether any replica is interested in a session. It requires the lock.
+func (r *relay) isWanted(id tree.SessionID) bool {
+	for range r.interestedReplicas(id) {
 		return true
 	}
 	return false
 }
 
-// put queues a piece if somebody wishes for it and there is room. It never waits.
+// put queues a piece if a replica is interested in it and there is room. It never blocks.
 func (r *relay) put(p dispatch.Piece) {
-	if r.wished.Load() == 0 {
+	if r.interestCount.Load() == 0 {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.wishedFor(p.Session) {
+	if !r.isWanted(p.Session) {
 		return
 	}
-	before := r.last[p.Task]
-	grows := before != nil && before.Run == p.Run && before.Thinking == p.Thinking && !before.Restart && !p.Restart &&
-		len(before.text)+len(p.Text) <= dispatch.PieceBytes
+	last := r.last[p.Task]
+	grows := last != nil && last.Run == p.Run && last.Thinking == p.Thinking && !last.Restart && !p.Restart &&
+		len(last.text)+len(p.Text) <= dispatch.MaxPieceBytes
 	size := len(p.Text)
 	if !grows {
-		size += pieceSize
+		size += pieceOverhead
 	}
-	if r.size+size > relayRoom {
+	if r.size+size > relayBufferBytes {
 		return
 	}
 	r.size += size
 	if !grows {
-		before = &relayed{Piece: p}
-		before.Text = "" // until it is taken
-		r.waiting, r.last[p.Task] = append(r.waiting, before), before
+		last = &queuedPiece{Piece: p}
+		last.Text = "" // set when it is taken
+		r.waiting, r.last[p.Task] = append(r.waiting, last), last
 	}
-	before.text = append(before.text, p.Text...)
-	poke(r.some)
+	last.text = append(last.text, p.Text...)
+	signal(r.changed)
 }
 
-// hurry has what waits sent at once: something is stored, which may be the end of what
-// was written before it, and who watches is about to be told.
-func (r *relay) hurry() {
-	if r.wished.Load() != 0 && len(r.some) != 0 {
-		poke(r.urgent)
+// flush ends the pause before the next message. It is called after a commit, which may hold the end
+// of the waiting text and which watchers are about to see.
+func (r *relay) flush() {
+	if r.interestCount.Load() != 0 && len(r.changed) != 0 {
+		signal(r.flushNow)
 	}
 }
 
-// take gives what is to be sent next, and to whom.
-func (r *relay) take() []dispatch.Parcel {
+// take removes what is to be sent next, and returns it by replica.
+func (r *relay) take() []dispatch.TextBatch {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	size, taken := 0, 0
 	pieces := map[string][]dispatch.Piece{}
 	for _, p := range r.waiting {
-		if size += len(p.text) + pieceSize; size > relaySize {
-			size -= len(p.text) + pieceSize
-			poke(r.some)
+		if size += len(p.text) + pieceOverhead; size > relayBatchBytes {
+			size -= len(p.text) + pieceOverhead
+			signal(r.changed)
 			break
 		}
 		taken++
@@ -173,54 +173,55 @@ func (r *relay) take() []dispatch.Parcel {
 			delete(r.last, p.Task)
 		}
 		p.Text = string(p.text)
-		for replica := range r.wishers(p.Session) {
+		for replica := range r.interestedReplicas(p.Session) {
 			pieces[replica] = append(pieces[replica], p.Piece)
 		}
 	}
 	left := copy(r.waiting, r.waiting[taken:])
 	clear(r.waiting[left:])
 	r.waiting, r.size = r.waiting[:left], r.size-size
-	parcels := make([]dispatch.Parcel, 0, len(pieces))
-	for replica, some := range pieces {
-		parcels = append(parcels, dispatch.Parcel{To: replica, Pieces: some})
+	batches := make([]dispatch.TextBatch, 0, len(pieces))
+	for replica, list := range pieces {
+		batches = append(batches, dispatch.TextBatch{To: replica, Pieces: list})
 	}
-	return parcels
+	return batches
 }
 
-// relayText sends what workers write here to the replicas where it is watched, until ctx
-// ends. While Redis is away, what is written is lost to them.
+// relayText sends text to interested replicas until ctx ends. Text that is written while Redis is
+// away is lost to them.
 func (s *Service) relayText(ctx context.Context) error {
-	look := time.NewTicker(wishFor)
+	look := time.NewTicker(interestTTL)
 	defer look.Stop()
 	for {
 		select {
-		case <-s.relay.some:
+		case <-s.relay.changed:
 		case <-look.C:
 			s.relay.expire()
 			continue
 		case <-ctx.Done():
 			return nil
 		}
-		err := s.Bus.Send(ctx, s.Replica, s.relay.take()...)
+		err := s.Bus.SendText(ctx, s.Replica, s.relay.take()...)
 		if err != nil && ctx.Err() == nil {
 			s.Logger.WarnContext(ctx, "sending text to other replicas failed", "error", err)
 		}
-		if !s.relay.rest(ctx, err != nil) {
+		if !s.relay.pause(ctx, err != nil) {
 			return nil
 		}
 	}
 }
 
-// rest reports whether ctx has outlasted the pause after a message.
-func (r *relay) rest(ctx context.Context, failed bool) bool {
+// pause waits for the pause after a message, or until flush is called. It reports false if ctx has
+// ended.
+func (r *relay) pause(ctx context.Context, failed bool) bool {
 	if failed {
-		return rest(ctx, relayRetry)
+		return sleep(ctx, relayRetry)
 	}
 	pause := time.NewTimer(relayPause)
 	defer pause.Stop()
 	select {
 	case <-pause.C:
-	case <-r.urgent:
+	case <-r.flushNow:
 	case <-ctx.Done():
 	}
 	return ctx.Err() == nil

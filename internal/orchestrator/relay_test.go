@@ -13,7 +13,7 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// relaying is a relay under a clock that a test sets.
+// relaying is a relay with a clock that the test sets.
 type relaying struct {
 	*relay
 	t    *testing.T
@@ -26,21 +26,21 @@ func newRelaying(t *testing.T) *relaying {
 	return r
 }
 
-func (r *relaying) wishes(replica string, id tree.SessionID) {
-	r.wish(dispatch.Wish{Replica: replica, Session: id})
+func (r *relaying) addInterest(replica string, id tree.SessionID) {
+	r.setInterest(dispatch.Interest{Replica: replica, Session: id})
 }
 
-func (r *relaying) letGo(replica string, id tree.SessionID) {
-	r.wish(dispatch.Wish{Replica: replica, Session: id, Over: true})
+func (r *relaying) endInterest(replica string, id tree.SessionID) {
+	r.setInterest(dispatch.Interest{Replica: replica, Session: id, Over: true})
 }
 
-// sent takes all that waits, and gives the text that goes to each replica.
+// sent takes everything that waits, and returns the text for each replica.
 func (r *relaying) sent() map[string]string {
 	r.t.Helper()
 	texts := map[string]string{}
 	for {
 		select {
-		case <-r.some:
+		case <-r.changed:
 		default:
 			if len(r.waiting)+len(r.last)+r.size != 0 {
 				r.t.Errorf("%d pieces wait for ever, %d tasks, %d bytes", len(r.waiting), len(r.last), r.size)
@@ -51,9 +51,9 @@ func (r *relaying) sent() map[string]string {
 			size := 0
 			for _, piece := range p.Pieces {
 				texts[p.To] += piece.Text
-				size += len(piece.Text) + pieceSize
+				size += len(piece.Text) + pieceOverhead
 			}
-			if size > relaySize || size == 0 {
+			if size > relayBatchBytes || size == 0 {
 				r.t.Errorf("%d bytes are sent to %s at once", size, p.To)
 			}
 		}
@@ -74,7 +74,7 @@ func (r *relaying) want(what string, want map[string]string) {
 	}
 }
 
-func TestTextIsRelayedToWhoWishesForIt(t *testing.T) {
+func TestTextIsRelayedToInterestedReplicas(t *testing.T) {
 	t.Parallel()
 	r := newRelaying(t)
 	oak, elm := aSession(), aSession()
@@ -83,29 +83,29 @@ func TestTextIsRelayedToWhoWishesForIt(t *testing.T) {
 		r.put(pieceOf(elm, "elm "+mark))
 	}
 	both("1")
-	r.want("nobody wishes", nil)
-	r.wishes("a", oak)
-	r.wishes("a", oak)
-	r.wishes("b", oak)
-	r.wishes("b", elm)
+	r.want("no interest", nil)
+	r.addInterest("a", oak)
+	r.addInterest("a", oak)
+	r.addInterest("b", oak)
+	r.addInterest("b", elm)
 	both("2")
-	r.want("two wish", map[string]string{"a": "oak 2", "b": "oak 2elm 2"})
-	r.letGo("b", oak)
-	r.letGo("b", oak)
-	r.letGo("c", elm)
+	r.want("two are interested", map[string]string{"a": "oak 2", "b": "oak 2elm 2"})
+	r.endInterest("b", oak)
+	r.endInterest("b", oak)
+	r.endInterest("c", elm)
 	both("3")
-	r.want("one wish is over", map[string]string{"a": "oak 3", "b": "elm 3"})
-	r.time = r.time.Add(wishFor - 1)
-	r.wishes("b", elm)
+	r.want("one interest ended", map[string]string{"a": "oak 3", "b": "elm 3"})
+	r.time = r.time.Add(interestTTL - 1)
+	r.addInterest("b", elm)
 	r.time = r.time.Add(1)
 	both("4")
-	r.want("one wish was not told again", map[string]string{"b": "elm 4"})
+	r.want("one interest was not renewed", map[string]string{"b": "elm 4"})
 	r.put(pieceOf(elm, "too late"))
-	r.letGo("b", elm)
-	r.want("it is not wished for any more", nil)
+	r.endInterest("b", elm)
+	r.want("no interest is left", nil)
 	r.expire()
-	if n := r.wished.Load(); n != 0 || len(r.relay.wishes) != 0 {
-		t.Errorf("%d wishes of %d replicas are kept, want none", n, len(r.relay.wishes))
+	if n := r.interestCount.Load(); n != 0 || len(r.relay.interests) != 0 {
+		t.Errorf("%d interests of %d replicas are kept, want none", n, len(r.relay.interests))
 	}
 }
 
@@ -113,7 +113,7 @@ func TestPiecesGrowWhileTheyWait(t *testing.T) {
 	t.Parallel()
 	r := newRelaying(t)
 	id := aSession()
-	r.wishes("a", id)
+	r.addInterest("a", id)
 	thought := func(text string) dispatch.Piece {
 		p := pieceOf(id, text)
 		p.Thinking = true
@@ -124,7 +124,7 @@ func TestPiecesGrowWhileTheyWait(t *testing.T) {
 	child := dispatch.Piece{Session: id, Task: tree.TaskID(uuid.New()), Run: 1, Text: "child"}
 	next := pieceOf(id, "next run")
 	next.Run = 2
-	long := pieceOf(id, strings.Repeat("x", dispatch.PieceBytes))
+	long := pieceOf(id, strings.Repeat("x", dispatch.MaxPieceBytes))
 	for _, p := range []dispatch.Piece{
 		pieceOf(id, "a"), child, pieceOf(id, "b"), thought("c"), thought("d"), again, thought("e"), pieceOf(id, "e"), child, next, pieceOf(id, "f"), long, pieceOf(id, "g"),
 	} {
@@ -132,15 +132,15 @@ func TestPiecesGrowWhileTheyWait(t *testing.T) {
 	}
 	children := child
 	children.Text = "childchild"
-	parcels := r.take()
+	batches := r.take()
 	want := []dispatch.Piece{pieceOf(id, "ab"), children, thought("cd"), again, thought("e"), pieceOf(id, "e"), next, pieceOf(id, "f"), long, pieceOf(id, "g")}
-	if len(parcels) != 1 || !slices.Equal(parcels[0].Pieces, want) {
-		t.Errorf("sent is %v, want %v", parcels, want)
+	if len(batches) != 1 || !slices.Equal(batches[0].Pieces, want) {
+		t.Errorf("sent is %v, want %v", batches, want)
 	}
 	r.put(pieceOf(id, "h"))
-	<-r.some
-	if parcels := r.take(); len(parcels) != 1 || !slices.Equal(parcels[0].Pieces, []dispatch.Piece{pieceOf(id, "h")}) {
-		t.Errorf("what was sent grows on: %v", parcels)
+	<-r.changed
+	if batches := r.take(); len(batches) != 1 || !slices.Equal(batches[0].Pieces, []dispatch.Piece{pieceOf(id, "h")}) {
+		t.Errorf("what was sent grows on: %v", batches)
 	}
 }
 
@@ -148,18 +148,18 @@ func TestPiecesGrowWhileTheyWait(t *testing.T) {
 func TestWhatIsRelayedIsBounded(t *testing.T) {
 	t.Parallel()
 	r := newRelaying(t)
-	for name, text := range map[string]string{"small": "x", "large": strings.Repeat("y", dispatch.PieceBytes)} {
+	for name, text := range map[string]string{"small": "x", "large": strings.Repeat("y", dispatch.MaxPieceBytes)} {
 		id := aSession()
-		r.wishes("a", id)
+		r.addInterest("a", id)
 		most := 0
-		for range 2 * relayRoom / len(text) {
+		for range 2 * relayBufferBytes / len(text) {
 			p := pieceOf(id, text)
 			p.Task = tree.TaskID(uuid.New())
 			r.put(p)
-			if most = max(most, r.size); r.size > relayRoom {
+			if most = max(most, r.size); r.size > relayBufferBytes {
 				t.Fatalf("%s: %d bytes wait", name, r.size)
 			}
-			if most+len(text)+pieceSize > relayRoom {
+			if most+len(text)+pieceOverhead > relayBufferBytes {
 				break
 			}
 		}
@@ -174,48 +174,48 @@ func TestWhatIsRelayedIsBounded(t *testing.T) {
 	}
 }
 
-func TestWishesAreBounded(t *testing.T) {
+func TestInterestsAreBounded(t *testing.T) {
 	t.Parallel()
 	r := newRelaying(t)
-	for i := range 2 * wishersMost {
-		r.wishes(fmt.Sprint(i), aSession())
+	for i := range 2 * maxInterestedReplicas {
+		r.addInterest(fmt.Sprint(i), aSession())
 	}
-	if n := len(r.relay.wishes); n != wishersMost || r.wished.Load() != wishersMost {
-		t.Errorf("%d wishes of %d replicas are known, want %d", r.wished.Load(), n, wishersMost)
+	if n := len(r.relay.interests); n != maxInterestedReplicas || r.interestCount.Load() != maxInterestedReplicas {
+		t.Errorf("%d interests of %d replicas are known, want %d", r.interestCount.Load(), n, maxInterestedReplicas)
 	}
 	id := aSession()
-	for range wishesMost {
+	for range maxInterests {
 		id = aSession()
-		r.wishes("0", id)
+		r.addInterest("0", id)
 	}
-	r.wishes("1", id)
-	if n := r.wished.Load(); n != wishesMost {
-		t.Errorf("%d wishes are known, want %d", n, wishesMost)
+	r.addInterest("1", id)
+	if n := r.interestCount.Load(); n != maxInterests {
+		t.Errorf("%d interests are known, want %d", n, maxInterests)
 	}
-	r.time = r.time.Add(wishFor)
+	r.time = r.time.Add(interestTTL)
 	r.expire()
-	r.wishes("new", id)
-	if n := r.wished.Load(); n != 1 {
-		t.Errorf("%d wishes are known when all but one have expired", n)
+	r.addInterest("new", id)
+	if n := r.interestCount.Load(); n != 1 {
+		t.Errorf("%d interests are known when all but one have expired", n)
 	}
 }
 
-func TestWhatIsStoredHurriesWhatWasWritten(t *testing.T) {
+func TestACommitFlushesText(t *testing.T) {
 	t.Parallel()
 	r := newRelaying(t)
 	id := aSession()
 	urgent := func(want int) {
 		t.Helper()
-		if r.hurry(); len(r.urgent) != want {
-			t.Errorf("%d times urgent, want %d", len(r.urgent), want)
+		if r.flush(); len(r.flushNow) != want {
+			t.Errorf("%d times urgent, want %d", len(r.flushNow), want)
 		}
 	}
 	urgent(0)
-	r.wishes("a", id)
+	r.addInterest("a", id)
 	urgent(0)
 	r.put(pieceOf(id, "text"))
 	urgent(1)
-	if !r.rest(t.Context(), false) || len(r.urgent) != 0 {
+	if !r.pause(t.Context(), false) || len(r.flushNow) != 0 {
 		t.Error("what is urgent rests")
 	}
 	r.sent()

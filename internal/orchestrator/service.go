@@ -22,58 +22,58 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// DefaultAgent is the root of a session that names no other.
+// DefaultAgent is the root agent of a session that names no other.
 const DefaultAgent = "general-purpose"
 
-// Config says what a replica works with.
+// Config configures a replica. Store, Bus and Replica are required.
 type Config struct {
 	Store     *store.Store
 	Bus       *dispatch.Bus
-	Agents    *agentdef.Library // nil: only those that are built in
-	Models    *agentdef.Models  // nil: those that are built in
-	Prices    *price.Table      // nil: those that are built in
+	Agents    *agentdef.Library // nil: the built-in agents
+	Models    *agentdef.Models  // nil: the built-in models
+	Prices    *price.Table      // nil: the built-in prices
 	Replica   string
 	Pool      string
 	Limits    tree.Limits
-	Budget    tree.Budget      // of a session, at most
-	Callbacks *callback.Caller // nil: nobody may be called
-	Secrets   *redact.Redactor // that must not be stored; requests are without them already; nil: none are known
+	Budget    tree.Budget      // upper bound for each session
+	Callbacks *callback.Caller // nil: calls no URL
+	Secrets   *redact.Redactor // secrets that must not be stored; requests are already clean of them; nil: none
 	Logger    *slog.Logger
 	Now       func() time.Time
-	Telemetry *telemetry.Telemetry // nil: nobody measures
-	Retain    time.Duration        // how long sessions are kept in which nothing happens; 0: for ever
+	Telemetry *telemetry.Telemetry // nil: no metrics
+	Retain    time.Duration        // how long a session without activity is kept; 0: for ever
 	Grace     time.Duration        // how long a run waits for a worker whose stream broke; 0: DefaultGrace
 }
 
 // Service is one replica.
 type Service struct {
 	Config
-	hub        *hub
-	tails      tails
-	outbox     *outbox
-	wishes     *wishes
-	relay      *relay
-	census     census
-	leases     *leases
-	roster     *roster
-	stock      *stock
-	standby    *standby
-	kick       chan struct{} // something may be ready to announce
-	later      chan struct{} // something may be, though nothing is known to wait
-	stopping   chan struct{} // closed by Stop
-	stop       sync.Once
-	serving    sync.WaitGroup // of streams
-	slotsOfAll atomic.Int64   // of all workers, as of the last sweep
-	others     atomic.Bool    // replicas that are alive, as of the last sweep
-	claims     pace
-	sweeper    sweeper
-	agents     *agents
-	workers    *alive.Prober
-	dead       chan string        // workers of which that is known, until something is done about it
-	measures   *telemetry.Replica // nil: nobody measures
+	hub          *hub
+	tails        tails
+	outbox       *outbox
+	interests    *textInterests
+	relay        *relay
+	slots        slotCounter
+	leases       *leases
+	registry     *workerRegistry
+	backlog      *backlog
+	standby      *standby
+	announceNow  chan struct{} // holds one: a run may be ready to be announced
+	announceSoon chan struct{} // holds one: a run may be ready, but none is known to wait
+	stopping     chan struct{} // closed by Stop
+	stopOnce     sync.Once
+	serving      sync.WaitGroup // the goroutines of streams
+	totalSlots   atomic.Int64   // of all workers, as of the last heartbeat
+	hasOthers    atomic.Bool    // other replicas are alive, as of the last heartbeat
+	claimRate    rateCounter
+	sweepState   sweepState
+	agents       *agentCache
+	prober       *alive.Prober
+	deadWorkers  chan string        // dead workers whose hints are still to be recovered
+	metrics      *telemetry.Replica // nil: no metrics
 }
 
-// New checks the configuration. Call Committed after each commit of the store.
+// New checks the configuration. The caller calls Committed after each commit of the store.
 func New(c Config) (*Service, error) {
 	if c.Store == nil || c.Bus == nil || c.Replica == "" {
 		return nil, errors.New("orchestrator: a store, a bus and a replica name are required")
@@ -115,72 +115,71 @@ func New(c Config) (*Service, error) {
 		c.Grace = DefaultGrace
 	}
 	s := &Service{
-		Config: c, agents: newAgents(c), hub: newHub(), outbox: newOutbox(), leases: newLeases(), roster: newRoster(), stock: newStock(),
-		wishes: newWishes(), relay: newRelay(c.Now),
-		kick: make(chan struct{}, 1), later: make(chan struct{}, 1), stopping: make(chan struct{}), dead: make(chan string, deadAtOnce),
+		Config: c, agents: newAgentCache(c), hub: newHub(), outbox: newOutbox(), leases: newLeases(), registry: newWorkerRegistry(), backlog: newBacklog(),
+		interests: newTextInterests(), relay: newRelay(c.Now),
+		announceNow: make(chan struct{}, 1), announceSoon: make(chan struct{}, 1), stopping: make(chan struct{}), deadWorkers: make(chan string, maxDeadQueued),
 	}
-	s.standby = newStandby(&s.census)
-	s.others.Store(!c.Store.Exclusive())
-	s.standby.open(c.Store.Exclusive())
-	s.workers = alive.NewProber(alive.Config{Died: s.workerDied, Logger: c.Logger})
+	s.standby = newStandby(&s.slots)
+	s.hasOthers.Store(!c.Store.Exclusive())
+	s.standby.setOpen(c.Store.Exclusive())
+	s.prober = alive.NewProber(alive.Config{Died: s.workerDied, Logger: c.Logger})
 	if c.Telemetry != nil {
 		var err error
-		if s.measures, err = c.Telemetry.Replica(c.Pool, s.state); err != nil {
+		if s.metrics, err = c.Telemetry.Replica(c.Pool, s.metricsState); err != nil {
 			return nil, fmt.Errorf("orchestrator: %w", err)
 		}
 	}
 	return s, nil
 }
 
-// Stop makes watches, waits and workers' streams end, so that their clients go
-// to another replica.
-func (s *Service) Stop() { s.stop.Do(func() { close(s.stopping) }) }
+// Stop ends watches, waits and workers' streams, so that their clients go to another replica.
+func (s *Service) Stop() { s.stopOnce.Do(func() { close(s.stopping) }) }
 
-// Stopping is closed by Stop.
+// Stopping returns a channel that Stop closes.
 func (s *Service) Stopping() <-chan struct{} { return s.stopping }
 
-// Wait waits until nothing of any stream is left, once all streams have ended.
+// Wait waits for the goroutines of all streams. Call it after the streams have ended.
 func (s *Service) Wait() {
 	s.serving.Wait()
-	s.workers.Close()
+	s.prober.Close()
 }
 
-// Standby has the slots that wait for runs here.
+// Standby returns the slots that stand by with this replica.
 func (s *Service) Standby() store.Standby { return s.standby }
 
-// Prepare reads the definitions of agents and stores them. It has to be done before
-// calls are served.
-func (s *Service) Prepare(ctx context.Context) error { return s.agents.read(ctx) }
+// Prepare reads the definitions of agents and stores them. Call it before calls are served.
+func (s *Service) Prepare(ctx context.Context) error { return s.agents.readFiles(ctx) }
 
-// Run announces, sweeps, and keeps in touch with other replicas until ctx ends.
+// Run runs the loops of the replica until ctx ends: it announces runs, sweeps, makes callbacks and
+// keeps in touch with other replicas.
 func (s *Service) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return s.announce(ctx) })
 	g.Go(func() error { return s.sendDue(ctx) })
-	g.Go(func() error { return s.countHints(ctx) })
-	g.Go(func() error { return s.stayAlive(ctx) })
+	g.Go(func() error { return s.superviseStream(ctx) })
+	g.Go(func() error { return s.runHeartbeat(ctx) })
 	g.Go(func() error { return s.sweep(ctx) })
-	g.Go(func() error { return s.inherit(ctx) })
-	g.Go(func() error { return s.agents.follow(ctx) })
-	g.Go(func() error { return s.callBack(ctx) })
+	g.Go(func() error { return s.recoverHints(ctx) })
+	g.Go(func() error { return s.agents.pollFiles(ctx) })
+	g.Go(func() error { return s.runCallbacks(ctx) })
 	if !s.Store.Exclusive() {
-		g.Go(func() error { return s.nudge(ctx) })
-		g.Go(func() error { return s.listen(ctx) })
-		g.Go(func() error { return s.hear(ctx) })
+		g.Go(func() error { return s.sendNudges(ctx) })
+		g.Go(func() error { return s.receiveNudges(ctx) })
+		g.Go(func() error { return s.receiveText(ctx) })
 		g.Go(func() error { return s.relayText(ctx) })
 	}
 	return g.Wait()
 }
 
-// Committed tells the replica what a commit has changed, and through it the other
-// replicas. It never waits, and may be called several times at once.
+// Committed tells this replica, and through it the other replicas, what a commit changed. It never
+// blocks, and is safe for concurrent use.
 func (s *Service) Committed(c store.Commit) {
-	if s.others.Load() {
+	if s.hasOthers.Load() {
 		s.outbox.put(c)
-		s.relay.hurry()
+		s.relay.flush()
 	}
 	for _, touched := range c.Sessions {
-		s.hub.committed(touched)
+		s.hub.notifyCommit(touched)
 	}
 	for _, r := range c.Revoked {
 		s.leases.revoke(r.Session, r.Task, r.Epoch)
@@ -188,20 +187,20 @@ func (s *Service) Committed(c store.Commit) {
 	for _, r := range c.Released {
 		s.leases.release(r.Task, r.Epoch, r.Message)
 	}
-	switch waiting := s.stock.committed(time.Now(), c.Ready); {
+	switch waiting := s.backlog.addReady(time.Now(), c.Ready); {
 	case waiting:
-		s.lookForReady()
+		s.wakeAnnouncer()
 	case c.Room:
-		s.lookForMore()
+		s.announceMore()
 	}
-	s.measure(c)
+	s.recordCommit(c)
 }
 
-// lookForReady makes the announcer look soon.
-func (s *Service) lookForReady() { poke(s.kick) }
+// wakeAnnouncer makes the announcer look for ready runs now.
+func (s *Service) wakeAnnouncer() { signal(s.announceNow) }
 
-// poke leaves word in a channel that holds one.
-func poke(c chan<- struct{}) {
+// signal sends to a channel that holds one value, and does nothing if it is full.
+func signal(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:

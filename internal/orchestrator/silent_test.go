@@ -7,22 +7,22 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// TestSilence: of the attempts that are held here the one counts of which nothing was heard for
-// longest; a command says nothing as long as it prints nothing, and counts never.
+// TestSilence: the longest silence counts among the attempts of agents. A command is silent while
+// it prints nothing, and does not count.
 func TestSilence(t *testing.T) {
 	t.Parallel()
 	began := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	attempt := func(id byte, kind tree.Kind, reported time.Duration) *lease {
-		return leaseOf(&tree.Task{
+		return newLease(&tree.Task{
 			ID: tree.TaskID{id}, Kind: kind, Epoch: 1,
 			CurrentRun:     tree.CurrentRun{State: tree.StateRunning, ReportedAt: began.Add(reported)},
 			CurrentAttempt: tree.CurrentAttempt{ClaimedAt: began.Add(time.Minute)},
-		}, "acme", carrier{})
+		}, "acme", workerInfo{})
 	}
 	l := newLeases()
 	silent := func(what string, at, want time.Duration) {
 		t.Helper()
-		if got := l.silent(began.Add(at)); got != want {
+		if got := l.longestSilence(began.Add(at)); got != want {
 			t.Errorf("%s: silent for %s, want %s", what, got, want)
 		}
 	}
@@ -34,8 +34,8 @@ func TestSilence(t *testing.T) {
 	silent("since it has reported", 3*time.Minute, time.Minute)
 	l.add(agent, nil, make(chan struct{}, 1))
 	silent("since it was taken", 3*time.Minute, 2*time.Minute)
-	agent.hear(began.Add(5 * time.Minute))
-	command.hear(began)
+	agent.touch(began.Add(5 * time.Minute))
+	command.touch(began)
 	silent("the other one", 6*time.Minute, 4*time.Minute)
 	l.revoke(tree.SessionID{}, tree.TaskID{3}, 1)
 	silent("the other one was ended", 7*time.Minute, 2*time.Minute)

@@ -14,38 +14,38 @@ import (
 	"github.com/coppice-run/coppice/internal/wire"
 )
 
-// standby holds the slots that wait for a run without asking the dispatch stream for one:
-// what becomes ready is claimed for them by the commit that makes it ready. They do so while
-// this replica is the only one, since the hints of another one would find nobody. It is the
-// store's [store.Standby]; a slot is either with it or with a committer.
+// standby holds the slots that wait for a run without reading hints: the commit that makes a run
+// ready claims it for one of them. Slots stand by only while this replica is the only one, because
+// runs that another replica makes ready could not reach them. It implements [store.Standby]. A slot
+// is either in waiting or with a committer.
 type standby struct {
-	census *census
+	slots *slotCounter
 
-	mu      sync.Mutex
-	waiting []*standbySlot // who has waited for longest first
-	taken   int            // with committers
-	closed  bool           // nobody waits any more
+	mu             sync.Mutex
+	waiting        []*standbySlot // the slot that has waited for longest first
+	withCommitters int            // how many slots committers have taken
+	closed         bool           // slots may not stand by
 }
 
-// standbySlot is a slot that stands by. It does so once: until it has a run, or none.
+// standbySlot is a slot that stands by, once: until it has a run, or is dismissed.
 type standbySlot struct {
 	slot      *slot
-	by        carrier
+	info      workerInfo
 	worker    *alive.Worker
 	takes     *pb.Takes
-	dismissed bool // it is not to wait any more; guarded by standby.mu
+	dismissed bool // the slot must not wait any more; guarded by standby.mu
 }
 
-func newStandby(c *census) *standby { return &standby{census: c} }
+func newStandby(c *slotCounter) *standby { return &standby{slots: c} }
 
-// size is how many slots wait, or are about to have a run.
+// size returns how many slots wait or are with a committer.
 func (b *standby) size() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return len(b.waiting) + b.taken
+	return len(b.waiting) + b.withCommitters
 }
 
-func (b *standby) any() bool {
+func (b *standby) hasWaiting() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return len(b.waiting) > 0
@@ -53,10 +53,10 @@ func (b *standby) any() bool {
 
 // IdleSlots implements store.Standby.
 func (b *standby) IdleSlots() int {
-	if !b.any() {
+	if !b.hasWaiting() {
 		return -1
 	}
-	return b.census.idle() - 1
+	return b.slots.idle() - 1
 }
 
 // Take implements store.Standby.
@@ -68,11 +68,11 @@ func (b *standby) Take() store.Slot {
 	}
 	first := b.waiting[0]
 	b.waiting = b.waiting[1:]
-	b.taken++
+	b.withCommitters++
 	return first
 }
 
-// add lets a slot wait, and reports whether it does.
+// add makes a slot wait, and reports false if slots may not stand by.
 func (b *standby) add(s *standbySlot) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -82,9 +82,9 @@ func (b *standby) add(s *standbySlot) bool {
 	return !b.closed
 }
 
-// end has a slot wait no longer, unless it is about to have a run: then it waits no longer
-// if it gets none. It reports whether it waited.
-func (b *standby) end(s *standbySlot) bool {
+// remove dismisses a slot, and reports whether it was waiting. A slot that is with a committer
+// keeps the run it may get; if it gets none, it does not wait again.
+func (b *standby) remove(s *standbySlot) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s.dismissed = true
@@ -96,35 +96,35 @@ func (b *standby) end(s *standbySlot) bool {
 	return true
 }
 
-// open says whether slots may wait. If they may not, those that do wait no longer.
-func (b *standby) open(may bool) {
+// setOpen says whether slots may stand by. If they may not, it dismisses those that wait.
+func (b *standby) setOpen(open bool) {
 	b.mu.Lock()
-	b.closed = !may
+	b.closed = !open
 	b.mu.Unlock()
-	if !may {
-		b.relieve(math.MaxInt)
+	if !open {
+		b.dismiss(math.MaxInt)
 	}
 }
 
-// relieve has up to n slots wait no longer.
-func (b *standby) relieve(n int) {
+// dismiss dismisses up to n waiting slots.
+func (b *standby) dismiss(n int) {
 	b.mu.Lock()
 	n = min(n, len(b.waiting))
-	relieved := b.waiting[:n]
+	dismissed := b.waiting[:n]
 	b.waiting = b.waiting[n:]
 	b.mu.Unlock()
-	for _, s := range relieved {
-		s.over(nil, nil)
+	for _, s := range dismissed {
+		s.finish(nil, nil)
 	}
 }
 
-// back takes in a slot that a committer has had, and that has got a run or not. It reports
-// whether it waits again.
-func (b *standby) back(s *standbySlot, got bool) (waits bool) {
+// giveBack returns a slot from a committer. hasRun says whether it got a run. It reports whether
+// the slot waits again, as the first.
+func (b *standby) giveBack(s *standbySlot, hasRun bool) (waits bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.taken--
-	if waits = !got && !s.dismissed && !b.closed; waits {
+	b.withCommitters--
+	if waits = !hasRun && !s.dismissed && !b.closed; waits {
 		b.waiting = slices.Insert(b.waiting, 0, s)
 	}
 	return waits
@@ -132,56 +132,58 @@ func (b *standby) back(s *standbySlot, got bool) (waits bool) {
 
 // Offer implements store.Slot.
 func (s *standbySlot) Offer() store.Offer {
-	return store.Offer{Worker: s.by.worker, Nonce: s.takes.GetNonce()}
+	return store.Offer{Worker: s.info.id, Nonce: s.takes.GetNonce()}
 }
 
-// Assign implements store.Slot. The run is held before anybody can hear that it was ended from
-// outside.
+// Assign implements store.Slot. It puts the run on the stream at once, so that the stream hears of
+// it if the attempt is revoked.
 func (s *standbySlot) Assign(run *store.Assignment) {
 	l := s.slot
-	waits := l.svc.standby.back(s, run != nil)
+	waits := l.svc.standby.giveBack(s, run != nil)
 	switch {
 	case waits:
-		poke(l.svc.stock.some)
+		signal(l.svc.backlog.changed)
 	case run == nil:
-		s.over(nil, nil)
+		s.finish(nil, nil)
 	default:
-		l.svc.claims.add(l.svc.Now())
-		l.svc.lookForMore()
-		lease := leaseOf(&run.Task, run.Tenant, s.by)
+		l.svc.claimRate.add(l.svc.Now())
+		l.svc.announceMore()
+		lease := newLease(&run.Task, run.Tenant, s.info)
 		if l.hold(lease, nil) {
-			s.over(run, lease)
+			s.finish(run, lease)
 			return
 		}
-		l.svc.serving.Go(func() { l.svc.strand(lease, nil, s.worker, s.by.Has(wire.FeatureGiven) && !l.left.Load()) })
+		l.svc.serving.Go(func() {
+			l.svc.handleLateGrant(lease, nil, s.worker, s.info.Has(wire.FeatureGiven) && !l.endedCleanly.Load())
+		})
 	}
 }
 
-// stoodDown is what has become of a slot that has waited: a run, or none.
-type stoodDown struct {
+// standbyEnd is the outcome of a standby: a run, or none.
+type standbyEnd struct {
 	*standbySlot
 	run   *store.Assignment
 	lease *lease
 }
 
-// over tells the slot's stream how its wait has ended. A wait ends once, and the next one
-// begins only after the stream has looked, so this never waits.
-func (s *standbySlot) over(run *store.Assignment, lease *lease) {
-	s.slot.stoodDown <- stoodDown{s, run, lease}
+// finish tells the slot's stream how its standby ended. It never blocks: a standby ends once, and
+// the next one begins only after the stream has received this outcome.
+func (s *standbySlot) finish(run *store.Assignment, lease *lease) {
+	s.slot.standbyEnds <- standbyEnd{s, run, lease}
 }
 
-// standsBy lets a slot that has no run wait for the next one, and reports whether it does. It
-// does not while the dispatch stream has more hints than others may come for.
-func (l *slot) standsBy(takes *pb.Takes, by carrier, worker *alive.Worker) bool {
-	if !takes.GetStandBy() || by.worker == "" || !l.svc.roster.serves(l, l.svc.Pool) {
+// tryStandBy makes a slot without a run stand by, and reports whether it does. It does not if the
+// other idle slots are too few for the hints on the dispatch stream.
+func (l *slot) tryStandBy(takes *pb.Takes, info workerInfo, worker *alive.Worker) bool {
+	if !takes.GetStandBy() || info.id == "" || !l.svc.registry.servesPool(l, l.svc.Pool) {
 		return false
 	}
-	if !l.svc.stock.enoughFor(l.svc.pulling() - 1) {
+	if !l.svc.backlog.idleSuffice(l.svc.pullingSlots() - 1) {
 		return false
 	}
-	s := &standbySlot{slot: l, by: by, worker: worker, takes: takes}
-	return l.seat.unlessClosed(func() bool { // so that whoever closes it has the slot stand down
-		l.onStandby.Store(s) // first: it may have a run at once
+	s := &standbySlot{slot: l, info: info, worker: worker, takes: takes}
+	return l.state.ifOpen(func() bool { // under the lock, so that the call that closes the state also ends the standby
+		l.onStandby.Store(s) // before add, because the slot may get a run at once
 		waits := l.svc.standby.add(s)
 		if !waits {
 			l.onStandby.Store(nil)
@@ -190,80 +192,81 @@ func (l *slot) standsBy(takes *pb.Takes, by carrier, worker *alive.Worker) bool 
 	})
 }
 
-// standBy lets a slot wait that has no run, if it may: its worker reads no hints.
-func (l *slot) standBy(req *pb.WorkRequest) error {
-	if l.seat.current() != nil || l.onStandby.Load() != nil || l.claiming.Load() {
+// handleStandBy makes a slot without a run stand by at the request of its worker, which reads no
+// hints. If the slot may not, it is told that its standby ended.
+func (l *slot) handleStandBy(req *pb.WorkRequest) error {
+	if l.state.currentLease() != nil || l.onStandby.Load() != nil || l.claiming.Load() {
 		return tree.ErrBadInput.With("standing by while an attempt is on the stream, or may come")
 	}
-	l.meet(req)
+	l.identifyWorker(req)
 	claim := req.GetStandBy()
-	takes, by := &pb.Takes{Nonce: claim.GetNonce(), StandBy: true}, carrier{claim.GetWorkerId(), claim.GetFeatures()}
-	if worker := l.seat.whose(); l.standsBy(takes, by, worker) {
-		poke(l.svc.stock.some)
+	takes, info := &pb.Takes{Nonce: claim.GetNonce(), StandBy: true}, workerInfo{claim.GetWorkerId(), claim.GetFeatures()}
+	if worker := l.state.currentWorker(); l.tryStandBy(takes, info, worker) {
+		signal(l.svc.backlog.changed)
 	} else {
-		refused := &standbySlot{slot: l, by: by, worker: worker, takes: takes}
-		l.onStandby.Store(refused) // until the stream has looked: the next offer comes after that
-		refused.over(nil, nil)
+		refused := &standbySlot{slot: l, info: info, worker: worker, takes: takes}
+		l.onStandby.Store(refused) // until the stream has received the outcome; the next request comes after that
+		refused.finish(nil, nil)
 	}
 	return nil
 }
 
-// standDown has the slot wait no longer, whether it is told so or its stream has ended.
+// standDown ends the slot's standby: its worker asked for it, or its stream ended.
 func (l *slot) standDown() {
-	if s := l.onStandby.Load(); s != nil && l.svc.standby.end(s) {
-		s.over(nil, nil)
+	if s := l.onStandby.Load(); s != nil && l.svc.standby.remove(s) {
+		s.finish(nil, nil)
 	}
 }
 
-// toldStoodDown is what the worker is told of a slot that has waited.
-func (l *slot) toldStoodDown(ctx context.Context, down stoodDown) []*pb.WorkResponse {
-	l.onStandby.CompareAndSwap(down.standbySlot, nil)
+// answerStandbyEnd returns what the worker is told when a standby ended.
+func (l *slot) answerStandbyEnd(ctx context.Context, end standbyEnd) []*pb.WorkResponse {
+	l.onStandby.CompareAndSwap(end.standbySlot, nil)
 	answer := &pb.WorkResponse{Kind: &pb.WorkResponse_StoodDown{StoodDown: &pb.StoodDown{}}}
-	if down.run == nil {
+	if end.run == nil {
 		return []*pb.WorkResponse{answer}
 	}
-	if l.seat.current() != down.lease {
-		return nil // it was ended from outside, and the worker has been told
+	if l.state.currentLease() != end.lease {
+		return nil // the attempt was revoked, and the worker has been told
 	}
-	return l.withRun(ctx, answer, down.lease, down.run.Claimed, down.run.CachedConversation, down.takes)
+	return l.appendRun(ctx, answer, end.lease, end.run.Claimed, end.run.CachedConversation, end.takes)
 }
 
-// relieve sends slots that wait to the dispatch stream, for what is on it and nobody has come for
-// in time. It reports whether more may be needed soon.
-func (s *Service) relieve(now time.Time) (unsure bool) {
-	if !s.standby.any() {
+// dismissForOverdue dismisses as many waiting slots as there are overdue hints on the dispatch
+// stream, so that their workers read those. It reports whether hints may become overdue soon.
+func (s *Service) dismissForOverdue(now time.Time) (lookAgain bool) {
+	if !s.standby.hasWaiting() {
 		return false
 	}
-	late, coming := s.stock.late(now)
-	s.standby.relieve(late)
-	return coming > 0
+	overdue, recent := s.backlog.overdue(now)
+	s.standby.dismiss(overdue)
+	return recent > 0
 }
 
-// giveKept has slots that wait claim what is kept, as long as there are both. What can't be
-// claimed is announced again when its announcement has run out.
-func (s *Service) giveKept(ctx context.Context) {
-	for s.standby.any() {
-		run, any := s.stock.drawAny()
-		if !any {
+// assignBacklog lets waiting slots claim runs of the backlog, as long as there are both. A run that
+// can't be claimed is announced again when its announcement expires.
+func (s *Service) assignBacklog(ctx context.Context) {
+	for s.standby.hasWaiting() {
+		run, found := s.backlog.takeFirst()
+		if !found {
 			return
 		}
-		to := s.standby.Take()
-		if to == nil {
-			s.stock.back(run)
+		slot := s.standby.Take()
+		if slot == nil {
+			s.backlog.putBack(run)
 			return
 		}
-		claim, err := s.Store.ClaimFor(ctx, store.Announced{Session: run.Session, Task: run.Task, Epoch: run.Epoch}, to)
+		claim, err := s.Store.ClaimFor(ctx, store.Announced{Session: run.Session, Task: run.Task, Epoch: run.Epoch}, slot)
 		if err != nil {
-			to.Assign(nil)
+			slot.Assign(nil)
 			return
 		}
 		s.serving.Go(func() {
 			_, err := claim.Wait(context.WithoutCancel(ctx))
 			if err != nil {
-				to.Assign(nil)
+				slot.Assign(nil)
 			}
 			if err != nil && ctx.Err() == nil {
-				s.notTaken(ctx, run.Hint, err)
+				s.claimRefused(ctx, run.Hint, err)
 			}
 		})
 	}

@@ -10,41 +10,40 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// The sweep finds by looking what a lost hint, a lost timer or a lost replica
-// would have told.
+// The sweep finds what a lost hint, timer or replica would have reported.
 const (
-	sweepEvery   = time.Second
-	timersAtOnce = 1000
+	sweepInterval = time.Second
+	timerBatch    = 1000
 )
 
-// replicaDead is how long a replica is without a heartbeat that is gone: its workers may
-// come back within the grace.
-func (s *Service) replicaDead() time.Duration { return s.Grace + sweepEvery }
+// replicaTimeout is how long a replica may be without a heartbeat before it counts as dead. It
+// includes the grace, within which its workers may come back.
+func (s *Service) replicaTimeout() time.Duration { return s.Grace + sweepInterval }
 
 func (s *Service) sweep(ctx context.Context) error {
-	tick := time.NewTicker(sweepEvery)
+	tick := time.NewTicker(sweepInterval)
 	defer tick.Stop()
 	for {
 		for _, step := range []struct {
 			name string
 			do   func(context.Context) error
 		}{
-			{"workers", s.enlist},
-			{"lost attempts", s.takeBack},
+			{"workers", s.syncWorkers},
+			{"lost attempts", s.recoverLostAttempts},
 			{"timers", s.fireTimers},
-			{"commands to let go", s.release},
-			{"retention", s.retain},
+			{"commands to let go", s.resendReleases},
+			{"retention", s.deleteExpired},
 			{"deleted sessions", s.purge},
-			{"missing workers", s.missWorkers},
+			{"missing workers", s.warnShortage},
 			{"replicas long gone", s.Store.ForgetSilentReplicas},
 		} {
 			if err := step.do(ctx); err != nil && ctx.Err() == nil {
 				s.Logger.WarnContext(ctx, "a sweep failed", "step", step.name, "error", err)
 			}
 		}
-		s.lookForReady()
+		s.wakeAnnouncer()
 		if !s.Store.Exclusive() {
-			s.hub.pokeAll() // a nudge may have been lost
+			s.hub.notifyAll() // a nudge may have been lost
 		}
 		select {
 		case <-tick.C:
@@ -54,25 +53,25 @@ func (s *Service) sweep(ctx context.Context) error {
 	}
 }
 
-// sweeper is what one sweep remembers for the next; nobody else looks at it.
-type sweeper struct {
-	ended   map[heldAttempt]bool      // held here, but no attempt of ours any more
-	orphans map[heldAttempt]time.Time // ours, but not held here; since when
+// sweepState is what one sweep remembers for the next. Only the sweep uses it.
+type sweepState struct {
+	endedElsewhere map[attemptKey]bool      // held here, but not stored as attempts of this replica
+	orphans        map[attemptKey]time.Time // stored as attempts of this replica, but not held here; since when
 
-	retained tree.SessionID // the last session that was looked at for its age
+	retentionCursor tree.SessionID // the last session whose age was checked
 
-	missing missing   // what runs would miss
-	since   time.Time // since when
-	missed  time.Time // when it was last said that they do
+	shortage      shortage // what waiting runs would lack
+	shortageSince time.Time
+	warnedAt      time.Time // when the shortage was last logged
 }
 
-// stayAlive tells of this replica again and again, beside the sweep, which may take longer
-// than others wait for a sign of life.
-func (s *Service) stayAlive(ctx context.Context) error {
-	tick := time.NewTicker(sweepEvery)
+// runHeartbeat records heartbeats of this replica until ctx ends. It is separate from the sweep,
+// which may take longer than other replicas wait for a heartbeat.
+func (s *Service) runHeartbeat(ctx context.Context) error {
+	tick := time.NewTicker(sweepInterval)
 	defer tick.Stop()
 	for {
-		if err := s.beat(ctx); err != nil && ctx.Err() == nil {
+		if err := s.heartbeat(ctx); err != nil && ctx.Err() == nil {
 			s.Logger.WarnContext(ctx, "a heartbeat failed", "error", err)
 		}
 		select {
@@ -83,51 +82,50 @@ func (s *Service) stayAlive(ctx context.Context) error {
 	}
 }
 
-// beat says that this replica is alive, and learns whether others are, and how much all
-// workers can do.
-func (s *Service) beat(ctx context.Context) error {
-	there, err := s.Store.Heartbeat(ctx, s.Replica, s.census.slots(), s.replicaDead())
+// heartbeat records that this replica is alive, and learns whether others are, and how many slots
+// there are in all.
+func (s *Service) heartbeat(ctx context.Context) error {
+	there, err := s.Store.Heartbeat(ctx, s.Replica, s.slots.count(), s.replicaTimeout())
 	if err != nil {
 		return err
 	}
-	s.slotsOfAll.Store(int64(there.Slots))
-	s.others.Store(there.Replicas > 1)
-	s.standby.open(there.Replicas <= 1)
+	s.totalSlots.Store(int64(there.Slots))
+	s.hasOthers.Store(there.Replicas > 1)
+	s.standby.setOpen(there.Replicas <= 1)
 	return nil
 }
 
-// takeBack offers the runs again whose replica is gone, or that are ours but on
-// no stream any more.
-func (s *Service) takeBack(ctx context.Context) error {
-	lost, err := s.Store.LostAttempts(ctx, s.replicaDead())
+// recoverLostAttempts offers runs to others whose replica is dead, or that belong to this replica
+// but are on no stream any more.
+func (s *Service) recoverLostAttempts(ctx context.Context) error {
+	lost, err := s.Store.LostAttempts(ctx, s.replicaTimeout())
 	if err != nil {
 		return err
 	}
-	// Ours are not lost, however long our heartbeats may have been held up.
+	// Attempts of this replica are not lost, however late its heartbeats are.
 	lost = slices.DeleteFunc(lost, func(a store.Attempt) bool { return a.Replica == s.Replica })
-	held := s.leases.all() // before the rows, which may be newer
+	held := s.leases.all() // before the rows are read, so that the rows are at least as new
 	ours, err := s.Store.AttemptsOfReplica(ctx, s.Replica)
 	if err != nil {
 		return err
 	}
 	s.revokeEnded(held, ours)
-	attempts := append(lost, s.orphaned(ours)...)
+	attempts := append(lost, s.orphanedAttempts(ours)...)
 	var failed error
-	for i, err := range s.updates(ctx, len(attempts), func(i int) (tree.SessionID, tree.Command) {
+	for i, err := range s.updateAll(ctx, len(attempts), func(i int) (tree.SessionID, tree.Command) {
 		a := &attempts[i]
 		return a.Session, tree.Redeliver{Task: a.Task, Epoch: a.Epoch, Attach: a.Attach}
 	}) {
 		if err == nil && i < len(lost) {
-			s.tookOver()
+			s.recordTakeover()
 		}
-		failed = errors.Join(failed, unlessRedelivered(err))
+		failed = errors.Join(failed, ignoreRedelivered(err))
 	}
 	return failed
 }
 
-// updates lets n commands be decided that have nothing to do with each other, and gives how
-// each came out. They share their commits.
-func (s *Service) updates(ctx context.Context, n int, command func(i int) (tree.SessionID, tree.Command)) []error {
+// updateAll submits n independent commands and returns the error of each. They share their commits.
+func (s *Service) updateAll(ctx context.Context, n int, command func(i int) (tree.SessionID, tree.Command)) []error {
 	queued, errs := make([]*store.Pending, n), make([]error, n)
 	for i := range n {
 		id, cmd := command(i)
@@ -141,17 +139,17 @@ func (s *Service) updates(ctx context.Context, n int, command func(i int) (tree.
 	return errs
 }
 
-// orphaned gives the attempts of ours that no stream has held for a while. The
-// time is counted here, since the rows are dated by another clock.
-func (s *Service) orphaned(ours []store.Attempt) []store.Attempt {
+// orphanedAttempts returns the attempts of this replica that no stream has held for the grace. The
+// time is measured here, because the rows are dated by another clock.
+func (s *Service) orphanedAttempts(ours []store.Attempt) []store.Attempt {
 	var lost []store.Attempt
-	orphans := map[heldAttempt]time.Time{}
+	orphans := map[attemptKey]time.Time{}
 	for _, a := range ours {
 		if s.leases.holds(a.Task, a.Epoch) {
 			continue
 		}
-		key := heldAttempt{a.Task, a.Epoch}
-		since, known := s.sweeper.orphans[key]
+		key := attemptKey{a.Task, a.Epoch}
+		since, known := s.sweepState.orphans[key]
 		if !known {
 			since = s.Now()
 		}
@@ -160,34 +158,33 @@ func (s *Service) orphaned(ours []store.Attempt) []store.Attempt {
 			lost = append(lost, a)
 		}
 	}
-	s.sweeper.orphans = orphans
+	s.sweepState.orphans = orphans
 	return lost
 }
 
-// revokeEnded tells the streams whose attempts were ended by another replica, in
-// case the nudge was lost. One that was not held by the rows just now may be
-// ending by itself: only what is seen twice is revoked.
-func (s *Service) revokeEnded(held []heldAttempt, ours []store.Attempt) {
-	known := make(map[heldAttempt]bool, len(ours))
+// revokeEnded tells the streams whose attempts were ended by another replica, in case the nudge was
+// lost. An attempt that is held but not stored may be ending regularly at this moment, so an
+// attempt is revoked only if two sweeps in a row find that.
+func (s *Service) revokeEnded(held []attemptKey, ours []store.Attempt) {
+	known := make(map[attemptKey]bool, len(ours))
 	for _, a := range ours {
-		known[heldAttempt{a.Task, a.Epoch}] = true
+		known[attemptKey{a.Task, a.Epoch}] = true
 	}
-	ended := map[heldAttempt]bool{}
+	ended := map[attemptKey]bool{}
 	for _, h := range held {
 		if known[h] {
 			continue
 		}
 		ended[h] = true
-		if s.sweeper.ended[h] {
+		if s.sweepState.endedElsewhere[h] {
 			s.leases.revoke(tree.SessionID{}, h.task, h.epoch)
 		}
 	}
-	s.sweeper.ended = ended
+	s.sweepState.endedElsewhere = ended
 }
 
-// unlessRedelivered leaves out of the refusals to offer a run again those that say that
-// somebody else has done so already.
-func unlessRedelivered(err error) error {
+// ignoreRedelivered turns errors into nil that say that the run has already been offered again.
+func ignoreRedelivered(err error) error {
 	if errors.Is(err, tree.ErrStale) || errors.Is(err, tree.ErrNoTask) || errors.Is(err, tree.ErrNoSession) {
 		return nil
 	}
@@ -195,11 +192,11 @@ func unlessRedelivered(err error) error {
 }
 
 func (s *Service) fireTimers(ctx context.Context) error {
-	due, err := s.Store.DueTimers(ctx, timersAtOnce)
+	due, err := s.Store.DueTimers(ctx, timerBatch)
 	if err != nil {
 		return err
 	}
-	return errors.Join(s.updates(ctx, len(due), func(i int) (tree.SessionID, tree.Command) {
+	return errors.Join(s.updateAll(ctx, len(due), func(i int) (tree.SessionID, tree.Command) {
 		return due[i].Session, tree.Expire{Task: due[i].Task, Ref: due[i].Ref, Due: due[i].Due}
 	})...)
 }

@@ -10,129 +10,128 @@ import (
 	"github.com/coppice-run/coppice/internal/wire"
 )
 
-// What a tail keeps: events for once to twice so long, if there is room for them. They
-// are for those who are a little behind: whoever is further behind reads the store. So
-// many of them are kept that a machine which is short of time for a moment need not
-// also read for each watcher.
+// A tail keeps events for one to two times tailRetention, up to maxTailEvents and maxTailBytes.
+// They are for watchers that are a little behind; a watcher that is further behind reads the store.
+// The bounds are wide so that a machine that is short of CPU for a moment need not also read the
+// store for each watcher.
 const (
-	tailKeeps = 2 * time.Second
-	tailRoom  = 8192
-	tailBytes = 1 << 20
+	tailRetention = 2 * time.Second
+	maxTailEvents = 8192
+	maxTailBytes  = 1 << 20
 )
 
-// A tail that is read wakes each watcher, which costs more than the reading. So the
-// more there are, the longer the next reading waits for what else happens; after a
-// pause the first event waits for nothing.
+// Each read of a tail wakes all its watchers, which costs more than the read. So the more watchers
+// there are, the longer the next read waits for further events. After a pause, the first event does
+// not wait.
 const (
-	breathEach = 50 * time.Microsecond
-	breathMost = 4 * time.Millisecond
+	readPausePerWatcher = 50 * time.Microsecond
+	maxReadPause        = 4 * time.Millisecond
 )
 
-// tail is the end of a session's log, shared by all who watch the session here: one
-// goroutine takes what is new from the commit that says so, or reads it from the store if
-// another replica may have committed too, and each event is decoded and encoded once. What
-// it gives is committed and in order, whichever replica has committed it.
+// tail is the end of a session's log, shared by all watchers of the session here. One goroutine
+// takes new events from the commit that reports them, or reads them from the store if another
+// replica may have committed too. Each event is decoded and encoded once. Events are committed and
+// in order, whichever replica has committed them.
 //
-// A watcher has a cursor, and nothing queues for it. It reads the store until it has
-// seen everything, and then the tail; it reads the store again when the tail has gone on
-// without it.
+// A watcher has a cursor, and no queue. It reads the store until it has seen everything, and then
+// the tail. It reads the store again when the tail has dropped events that it has not seen.
 type tail struct {
 	svc     *Service
 	session tree.SessionID
-	again   chan struct{} // holds one: read, whatever has been committed
+	reread  chan struct{} // holds one: read the store, whatever has been committed
 	stop    context.CancelFunc
-	done    chan struct{} // closed when nobody reads any more
+	done    chan struct{} // closed when the reading goroutine ends
 
-	mu       sync.Mutex
-	watchers int
-	waiting  int           // of them, those who want to know when the session is idle
-	begun    bool          // somebody has said where the tail begins
-	events   []logged      // the last ones, without a gap
-	bytes    int           // of their steps
-	aged     int           // of them, those that were there when the last were let go for their age
-	agedAt   time.Time     // when that was
-	last     int64         // the last event that was read
-	idle     *pb.Idle      // the session is idle as of last; nil: it is not, or nobody wants to know
-	err      error         // what has ended the reading
-	news     chan struct{} // closed when any of this has changed
+	mu          sync.Mutex
+	watchers    int
+	idleWaiters int           // how many watchers want to know when the session is idle
+	positioned  bool          // last is set: the first watcher has set it
+	events      []watchEvent  // the last events, without a gap
+	bytes       int           // the size of the events' steps
+	oldEvents   int           // how many of the events were there at trimmedAt; they are dropped at the next trim for age
+	trimmedAt   time.Time     // when events were last dropped for their age
+	last        int64         // the sequence number of the last event that was read
+	idle        *pb.Idle      // the session is idle as of last; nil: it is not, or no watcher wants to know
+	err         error         // why the reading ended
+	changed     chan struct{} // closed and replaced when any of this changes
 }
 
-// glimpse is what a watcher sees of a tail.
-type glimpse struct {
-	events []logged
-	behind bool          // the tail has gone on without the watcher, who has to read the store
-	idle   *pb.Idle      // the watcher has seen everything, and nothing goes on
-	news   chan struct{} // closed as soon as it is worth another look
+// tailView is what a watcher sees of a tail.
+type tailView struct {
+	events  []watchEvent
+	behind  bool          // the tail has dropped events that the watcher has not seen: read the store
+	idle    *pb.Idle      // the watcher has seen everything, and the session is idle
+	changed chan struct{} // closed as soon as another look is worthwhile
 }
 
-// always is for those who need not wait.
-var always = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
+// closedChan is the changed channel of a view that is followed by another look at once.
+var closedChan = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
 
-// after copies what comes after an event that the watcher has seen, as far as there is
-// room for it. The first watcher says with it where the tail begins.
-func (t *tail) after(seq int64, room []logged) (glimpse, error) {
+// after copies the events after seq into room, as many as fit. The first call sets where the tail
+// begins.
+func (t *tail) after(seq int64, room []watchEvent) (tailView, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {
-	case t.begun && seq < t.last-int64(len(t.events)):
-		return glimpse{behind: true, news: always}, nil
-	case t.begun && seq < t.last:
+	case t.positioned && seq < t.last-int64(len(t.events)):
+		return tailView{behind: true, changed: closedChan}, nil
+	case t.positioned && seq < t.last:
 		n := copy(room, t.events[len(t.events)-int(t.last-seq):])
-		return glimpse{events: room[:n], news: always}, nil
+		return tailView{events: room[:n], changed: closedChan}, nil
 	case t.err != nil:
-		return glimpse{}, t.err
-	case !t.begun:
-		t.begun, t.last = true, seq
-		t.readAgain()
+		return tailView{}, t.err
+	case !t.positioned:
+		t.positioned, t.last = true, seq
+		t.requestRead()
 	case seq == t.last:
-		return glimpse{idle: t.idle, news: t.news}, nil
+		return tailView{idle: t.idle, changed: t.changed}, nil
 	}
-	// The watcher has seen all that there was, and the tail may be about to read it.
-	return glimpse{news: t.news}, nil
+	// The watcher has seen all events, and the tail may be about to read it.
+	return tailView{changed: t.changed}, nil
 }
 
-func (t *tail) readAgain() { poke(t.again) }
+func (t *tail) requestRead() { signal(t.reread) }
 
-// run reads until ctx ends or reading fails, which those who watch are told.
-func (t *tail) run(ctx context.Context, f *feed) {
+// run reads until ctx ends or reading fails, and tells the watchers of a failure.
+func (t *tail) run(ctx context.Context, f *tailFeed) {
 	defer close(t.done)
-	quiet := time.NewTimer(tailKeeps)
+	quiet := time.NewTimer(tailRetention)
 	defer quiet.Stop()
 	for read := (time.Time{}); ; {
-		unsure := false
+		reread := false
 		select {
 		case <-f.changed:
-		case <-t.again:
-			unsure = true
+		case <-t.reread:
+			reread = true
 		case <-quiet.C:
-			t.forget()
+			t.dropAll()
 			continue
 		case <-ctx.Done():
 			return
 		}
-		if !rest(ctx, time.Until(read.Add(t.breath()))) {
+		if !sleep(ctx, time.Until(read.Add(t.readPause()))) {
 			return
 		}
-		news := t.svc.hub.take(f)
-		news.unsure = news.unsure || unsure
-		if err := t.read(ctx, news); err != nil {
+		buffered := t.svc.hub.takeBuffer(f)
+		buffered.incomplete = buffered.incomplete || reread
+		if err := t.read(ctx, buffered); err != nil {
 			t.fail(err)
 			return
 		}
 		read = time.Now()
-		quiet.Reset(tailKeeps)
+		quiet.Reset(tailRetention)
 	}
 }
 
-// breath is how long it takes from one reading to the next, at least.
-func (t *tail) breath() time.Duration {
+// readPause returns the minimum pause between two reads.
+func (t *tail) readPause() time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return min(time.Duration(t.watchers-1)*breathEach, breathMost)
+	return min(time.Duration(t.watchers-1)*readPausePerWatcher, maxReadPause)
 }
 
-// rest reports whether ctx has outlasted the pause.
-func rest(ctx context.Context, pause time.Duration) bool {
+// sleep waits for the pause, and reports false if ctx ended first.
+func sleep(ctx context.Context, pause time.Duration) bool {
 	if pause <= 0 {
 		return ctx.Err() == nil
 	}
@@ -146,45 +145,45 @@ func rest(ctx context.Context, pause time.Duration) bool {
 	}
 }
 
-// read appends what is new, and looks whether the session is idle if that is of
-// interest to somebody. What this replica has just committed need not be read.
-func (t *tail) read(ctx context.Context, news offered) error {
+// read appends new events, and checks whether the session is idle if a watcher wants to know.
+// Buffered events need not be read from the store.
+func (t *tail) read(ctx context.Context, buffered eventBuffer) error {
 	for more := true; more; {
 		from, begun := t.position()
 		if !begun {
 			return nil
 		}
-		found, err := t.look(ctx, news, from)
-		t.put(found)
+		found, err := t.fetch(ctx, buffered, from)
+		t.appendEvents(found)
 		if err != nil {
 			return err
 		}
-		news, more = offered{}, len(found) == watchBatch
-		if more || !t.askIdle() {
+		buffered, more = eventBuffer{}, len(found) == watchBatch
+		if more || !t.needsIdleCheck() {
 			continue
 		}
 		var idle *pb.Idle
-		if idle, more, err = t.svc.lookIdle(ctx, t.session, from+int64(len(found))); err != nil {
+		if idle, more, err = t.svc.checkIdle(ctx, t.session, from+int64(len(found))); err != nil {
 			return err
 		}
-		t.rests(idle)
+		t.setIdle(idle)
 	}
 	return nil
 }
 
-// look gives the events after one.
-func (t *tail) look(ctx context.Context, news offered, from int64) ([]logged, error) {
-	rows, all := news.after(from)
+// fetch returns the events after from.
+func (t *tail) fetch(ctx context.Context, buffered eventBuffer, from int64) ([]watchEvent, error) {
+	rows, all := buffered.after(from)
 	if !all {
 		return t.svc.readLog(ctx, t.session, from)
 	}
-	found := make([]logged, 0, len(rows))
+	found := make([]watchEvent, 0, len(rows))
 	for _, data := range rows {
 		e, err := wire.DecodeEvent(data)
 		if err != nil {
 			return found, err
 		}
-		found = append(found, newLogged(e, data))
+		found = append(found, newWatchEvent(e, data))
 	}
 	return found, nil
 }
@@ -192,74 +191,74 @@ func (t *tail) look(ctx context.Context, news offered, from int64) ([]logged, er
 func (t *tail) position() (last int64, begun bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.last, t.begun
+	return t.last, t.positioned
 }
 
-// put appends events to what the watchers see, and lets go of old ones.
-func (t *tail) put(found []logged) {
+// appendEvents appends events, drops old ones and wakes the watchers.
+func (t *tail) appendEvents(found []watchEvent) {
 	if len(found) == 0 {
 		return
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if now := time.Now(); now.Sub(t.agedAt) >= tailKeeps {
-		t.drop(t.aged)
-		t.aged, t.agedAt = len(t.events), now
+	if now := time.Now(); now.Sub(t.trimmedAt) >= tailRetention {
+		t.drop(t.oldEvents)
+		t.oldEvents, t.trimmedAt = len(t.events), now
 	}
 	for _, e := range found {
 		t.bytes += e.step.Len()
 	}
 	t.events = append(t.events, found...)
-	t.fit()
+	t.trim()
 	t.last, t.idle = found[len(found)-1].seq, nil
-	t.tell()
+	t.wakeWatchers()
 }
 
-// fit lets go of the oldest events if there are too many: of some more than it has to, so
-// that it need not do so each time.
-func (t *tail) fit() {
-	if len(t.events) <= tailRoom && t.bytes <= tailBytes {
+// trim drops the oldest events if there are too many. It drops a quarter of the bounds more than it
+// has to, so that it need not do so each time.
+func (t *tail) trim() {
+	if len(t.events) <= maxTailEvents && t.bytes <= maxTailBytes {
 		return
 	}
 	drop, left := 0, t.bytes
-	for len(t.events)-drop > tailRoom*3/4 || left > tailBytes*3/4 {
+	for len(t.events)-drop > maxTailEvents*3/4 || left > maxTailBytes*3/4 {
 		left -= t.events[drop].step.Len()
 		drop++
 	}
 	t.drop(drop)
 }
 
-// drop lets go of the oldest events.
+// drop drops the n oldest events.
 func (t *tail) drop(n int) {
 	for _, e := range t.events[:n] {
 		t.bytes -= e.step.Len()
 	}
 	kept := copy(t.events, t.events[n:])
 	clear(t.events[kept:])
-	t.events, t.aged = t.events[:kept], max(0, t.aged-n)
+	t.events, t.oldEvents = t.events[:kept], max(0, t.oldEvents-n)
 }
 
-// forget lets go of all events: who has not seen them by now is slow, and reads the store.
-func (t *tail) forget() {
+// dropAll drops all events. A watcher that has not seen them by now is slow, and reads the store.
+func (t *tail) dropAll() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.events, t.bytes, t.aged = nil, 0, 0
+	t.events, t.bytes, t.oldEvents = nil, 0, 0
 }
 
-// askIdle reports whether it is of interest whether the session is idle, and not plain
-// from what has happened last.
-func (t *tail) askIdle() bool {
+// needsIdleCheck reports whether a watcher wants to know if the session is idle and the last event
+// does not answer that.
+func (t *tail) needsIdleCheck() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.waiting > 0 && (len(t.events) == 0 || !t.events[len(t.events)-1].busy)
+	return t.idleWaiters > 0 && (len(t.events) == 0 || !t.events[len(t.events)-1].busy)
 }
 
-// rests says whether the session is idle as of the last event.
-func (t *tail) rests(idle *pb.Idle) {
+// setIdle sets whether the session is idle as of the last event.
+func (t *tail) setIdle(idle *pb.Idle) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.idle = idle; idle != nil {
-		t.tell()
+		t.wakeWatchers()
 	}
 }
 
@@ -267,11 +266,11 @@ func (t *tail) fail(err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.err = err
-	t.tell()
+	t.wakeWatchers()
 }
 
-// tell wakes all watchers that wait. The caller holds the lock.
-func (t *tail) tell() {
-	close(t.news)
-	t.news = make(chan struct{})
+// wakeWatchers wakes all watchers that wait. It requires the lock.
+func (t *tail) wakeWatchers() {
+	close(t.changed)
+	t.changed = make(chan struct{})
 }

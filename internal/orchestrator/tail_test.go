@@ -9,16 +9,16 @@ import (
 	"github.com/coppice-run/coppice/internal/wire"
 )
 
-// bare is a tail on which somebody watches from an event on, and which nobody reads.
+// bare returns a tail with one watcher, from an event on, and without a goroutine that reads.
 func bare(from int64) *tail {
-	return &tail{again: make(chan struct{}, 1), news: make(chan struct{}), begun: true, last: from}
+	return &tail{reread: make(chan struct{}, 1), changed: make(chan struct{}), positioned: true, last: from}
 }
 
-// some are events of a size each, that come next.
-func some(t *tail, events, size int) []logged {
-	var all []logged
+// some returns events of a size that follow the last one.
+func some(t *tail, events, size int) []watchEvent {
+	var all []watchEvent
 	for range events {
-		all = append(all, logged{seq: t.last + 1 + int64(len(all)), step: wire.EventStep(bytes.Repeat([]byte{0}, size))})
+		all = append(all, watchEvent{seq: t.last + 1 + int64(len(all)), step: wire.EventStep(bytes.Repeat([]byte{0}, size))})
 	}
 	return all
 }
@@ -32,15 +32,15 @@ func TestATailKeepsTheLastEvents(t *testing.T) {
 		kept         int // at most
 	}{
 		{"few", 3, small, 3},
-		{"as many as there is room for", tailRoom, small, tailRoom},
-		{"too many", 5 * tailRoom, small, tailRoom},
-		{"too large", 100, large, tailBytes / large},
-		{"each too large by itself", 2, tailBytes + 1, 0},
+		{"as many as there is room for", maxTailEvents, small, maxTailEvents},
+		{"too many", 5 * maxTailEvents, small, maxTailEvents},
+		{"too large", 100, large, maxTailBytes / large},
+		{"each too large by itself", 2, maxTailBytes + 1, 0},
 	} {
 		l := bare(7)
 		end := l.last + int64(c.events)
 		for l.last < end {
-			l.put(some(l, min(batch, int(end-l.last)), c.size))
+			l.appendEvents(some(l, min(batch, int(end-l.last)), c.size))
 		}
 		if l.last != end || len(l.events) > c.kept || c.kept > 0 && len(l.events) == 0 {
 			t.Errorf("%s: up to %d, %d events are kept, want up to %d, at most %d", c.name, l.last, len(l.events), end, c.kept)
@@ -49,14 +49,14 @@ func TestATailKeepsTheLastEvents(t *testing.T) {
 		for _, e := range l.events {
 			held += e.step.Len()
 		}
-		if held != l.bytes || held > tailBytes {
+		if held != l.bytes || held > maxTailBytes {
 			t.Errorf("%s: %d bytes are kept and said to be %d", c.name, held, l.bytes)
 		}
 		seen := end - int64(len(l.events))
 		if g, err := l.after(seen-1, nil); seen > 7 && (err != nil || !g.behind) {
 			t.Errorf("%s: who has not seen what was let go is shown %+v, %v", c.name, g, err)
 		}
-		room := make([]logged, 7)
+		room := make([]watchEvent, 7)
 		for seen < end {
 			g, err := l.after(seen, room)
 			if err != nil || len(g.events) == 0 || g.events[0].seq != seen+1 {
@@ -67,14 +67,14 @@ func TestATailKeepsTheLastEvents(t *testing.T) {
 	}
 }
 
-// TestATailLetsGoOfOldEvents while others come: those stay that are younger.
+// TestATailLetsGoOfOldEvents: younger events stay when old ones are dropped.
 func TestATailLetsGoOfOldEvents(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := bare(0)
 		for range 20 {
-			l.put(some(l, 10, 1))
-			time.Sleep(tailKeeps / 4)
+			l.appendEvents(some(l, 10, 1))
+			time.Sleep(tailRetention / 4)
 			if n := len(l.events); n > 2*4*10 || l.last > 4*10 && n < 4*10 {
 				t.Fatalf("after %d events %d are kept", l.last, n)
 			}
@@ -85,25 +85,25 @@ func TestATailLetsGoOfOldEvents(t *testing.T) {
 	})
 }
 
-// TestATailForgets: then whoever has not seen everything has to read by himself.
+// TestATailForgets: a watcher that has not seen the dropped events has to read the store.
 func TestATailForgets(t *testing.T) {
 	t.Parallel()
 	l := bare(0)
-	l.put(some(l, 10, 1))
-	l.forget()
+	l.appendEvents(some(l, 10, 1))
+	l.dropAll()
 	for seq, behind := range map[int64]bool{0: true, 9: true, 10: false, 11: false} {
-		g, err := l.after(seq, make([]logged, 1))
+		g, err := l.after(seq, make([]watchEvent, 1))
 		if err != nil || g.behind != behind || len(g.events) > 0 {
 			t.Errorf("after %d comes %+v, %v", seq, g, err)
 		}
 	}
-	l.put(some(l, 1, 1))
-	if g, err := l.after(10, make([]logged, 1)); err != nil || len(g.events) != 1 {
+	l.appendEvents(some(l, 1, 1))
+	if g, err := l.after(10, make([]watchEvent, 1)); err != nil || len(g.events) != 1 {
 		t.Errorf("after what was forgotten comes %+v, %v", g, err)
 	}
 }
 
-// TestATailWakesWhoWaits, and nobody else.
+// TestATailWakesWhoWaits: only waiting watchers are woken.
 func TestATailWakesWhoWaits(t *testing.T) {
 	t.Parallel()
 	woken := func(news chan struct{}) bool {
@@ -116,18 +116,18 @@ func TestATailWakesWhoWaits(t *testing.T) {
 	}
 	l := bare(5)
 	waits, err := l.after(5, nil)
-	if err != nil || woken(waits.news) {
+	if err != nil || woken(waits.changed) {
 		t.Fatalf("who has seen everything is shown %+v, %v", waits, err)
 	}
-	l.put(nil)
-	if woken(waits.news) {
+	l.appendEvents(nil)
+	if woken(waits.changed) {
 		t.Error("nothing wakes somebody")
 	}
-	l.put(some(l, 1, 1))
-	if !woken(waits.news) {
+	l.appendEvents(some(l, 1, 1))
+	if !woken(waits.changed) {
 		t.Error("an event wakes nobody")
 	}
-	if g, err := l.after(5, make([]logged, 1)); err != nil || !woken(g.news) {
+	if g, err := l.after(5, make([]watchEvent, 1)); err != nil || !woken(g.changed) {
 		t.Errorf("who has not seen everything waits: %+v, %v", g, err)
 	}
 }

@@ -10,116 +10,115 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// waiter is one who waits for the end of a run.
+// waiter waits for the end of a run.
 type waiter struct {
 	session tree.SessionID
-	changed chan bool // holds one: look again, and whether a run of the task is known to have ended
+	changed chan bool // holds one: look again; the value says whether a run of the task is known to have ended
 
 	// Guarded by the hub.
-	of  tree.ChildRun // of no task: not known yet
-	end *store.RunEnd // of the last run of the task that has ended here, if it is known
+	target tree.ChildRun // the zero task: not known yet
+	end    *store.RunEnd // the end of the task's last run that ended here, if it is known
 }
 
-// committed makes the waiter look again if a run of the task has ended, or if it is not known
-// yet which task that is.
-func (w *waiter) committed(t store.SessionUpdate) {
-	ended := slices.Contains(t.Ended, w.of.Task)
+// onCommit makes the waiter look again if a run of its task has ended, or if its task is not known
+// yet.
+func (w *waiter) onCommit(t store.SessionUpdate) {
+	ended := slices.Contains(t.Ended, w.target.Task)
 	if ended {
-		w.end = t.EndOf(w.of.Task)
+		w.end = t.EndOf(w.target.Task)
 	}
-	if ended || w.of.Task.IsZero() {
-		w.poke(ended)
+	if ended || w.target.Task.IsZero() {
+		w.wake(ended)
 	}
 }
 
-func (w *waiter) unsure() { w.poke(false) }
+func (w *waiter) onMayHaveChanged() { w.wake(false) }
 
-// poke makes the waiter look again. If it is about to look anyway, it finds out itself
-// whether a run has ended.
-func (w *waiter) poke(ended bool) {
+// wake makes the waiter look again. If it is about to look anyway, it finds out itself whether a
+// run has ended.
+func (w *waiter) wake(ended bool) {
 	select {
 	case w.changed <- ended:
 	default:
 	}
 }
 
-// Waited is what there is to see after a wait for a run.
-type Waited struct {
-	Task    *tree.Task     // as it then is, or was when the run ended
-	Output  tree.RunOutput // what there is to read of the run
-	Session *tree.Session  // as the end of the run has left it, if that is known without a look
+// WaitResult is the outcome of a wait for a run.
+type WaitResult struct {
+	Task    *tree.Task     // as it is now, or as it was when the run ended
+	Output  tree.RunOutput // the output of the run
+	Session *tree.Session  // as the end of the run left it, if that is known without a read; or nil
 }
 
-// WaitTask waits until a run of a task, or its current one if that is not said, has ended or
-// the timeout has passed.
+// WaitTask waits until a run of a task has ended or the timeout has passed. If of names no run, it
+// waits for the current one.
 func (s *Service) WaitTask(
 	ctx context.Context, tenant string, id tree.SessionID, of tree.ChildRun, timeout time.Duration,
-) (Waited, error) {
-	w := &waiter{session: id, of: of, changed: make(chan bool, 1)}
-	defer s.hub.join(id, w)()
+) (WaitResult, error) {
+	w := &waiter{session: id, target: of, changed: make(chan bool, 1)}
+	defer s.hub.subscribe(id, w)()
 	waiting, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	told, look := false, !s.hub.underWay(tenant, w)
-	for ; ; look = true {
+	runEnded, check := false, !s.hub.isNewAndRunning(tenant, w)
+	for ; ; check = true {
 		over := waiting.Err() != nil
-		if look || over {
-			now, ended, err := s.look(ctx, tenant, w, told || over)
+		if check || over {
+			result, ended, err := s.checkRun(ctx, tenant, w, runEnded || over)
 			if ended || over || err != nil {
-				return now, err
+				return result, err
 			}
 		}
 		select {
-		case told = <-w.changed:
+		case runEnded = <-w.changed:
 		case <-s.stopping:
-			return Waited{}, tree.ErrStopping
-		case <-waiting.Done(): // what it does now is for the last look to say
+			return WaitResult{}, tree.ErrStopping
+		case <-waiting.Done(): // the last look returns the task as it is now
 		}
 	}
 }
 
-// look looks whether the run has ended that somebody waits for. Unless the task is likely to be given it first looks how far that is, which costs a
-// fraction of reading it.
-func (s *Service) look(
+// checkRun checks whether the run that a waiter waits for has ended. Unless that is likely, it
+// first reads only the state of the task, which costs a fraction of reading all of it.
+func (s *Service) checkRun(
 	ctx context.Context, tenant string, w *waiter, likely bool,
-) (seen Waited, ended bool, err error) {
-	if end := s.hub.ended(w); end != nil {
+) (seen WaitResult, ended bool, err error) {
+	if end := s.hub.knownEnd(w); end != nil {
 		t, out, err := s.Store.OutputAtEnd(ctx, end)
-		return Waited{t, out, end.Session()}, true, err
+		return WaitResult{t, out, end.Session()}, true, err
 	}
 	if !likely {
-		now, err := s.Store.TaskStatus(ctx, tenant, w.session, w.of.Task)
-		if err != nil || !s.past(w, now) {
-			return Waited{}, false, err
+		now, err := s.Store.TaskStatus(ctx, tenant, w.session, w.target.Task)
+		if err != nil || !s.isPast(w, now) {
+			return WaitResult{}, false, err
 		}
 	}
-	t, out, err := s.Store.TaskAndOutput(ctx, tenant, w.session, w.of.Task)
+	t, out, err := s.Store.TaskAndOutput(ctx, tenant, w.session, w.target.Task)
 	if err != nil {
-		return Waited{}, false, err
+		return WaitResult{}, false, err
 	}
-	ended = s.past(w, store.TaskStatusOf(t))
-	if t.Run > w.of.Run {
-		t, out, err = s.outputOf(ctx, t, w.of.Run)
+	ended = s.isPast(w, store.TaskStatusOf(t))
+	if t.Run > w.target.Run {
+		t, out, err = s.outputOf(ctx, t, w.target.Run)
 	}
-	return Waited{Task: t, Output: out}, ended, err
+	return WaitResult{Task: t, Output: out}, ended, err
 }
 
-// past reports whether a task has come past the run that somebody waits for, which is its
-// current one if they have not said.
-func (s *Service) past(w *waiter, now store.TaskStatus) bool {
-	of := tree.ChildRun{Task: now.Task, Run: w.of.Run}
+// isPast reports whether a task has passed the run that a waiter waits for. If the waiter has named
+// no run, that becomes the current one.
+func (s *Service) isPast(w *waiter, now store.TaskStatus) bool {
+	of := tree.ChildRun{Task: now.Task, Run: w.target.Run}
 	if of.Run == 0 {
 		of.Run = now.Run
 	}
-	s.hub.narrow(w, of)
+	s.hub.setTarget(w, of)
 	return now.Run > of.Run || now.State.Terminal()
 }
 
-// WaitMessage is WaitTask for the run that takes in a message that was sent. took is false if
-// that is not known yet: the message still waits when the wait is over, or the task has ended
-// without it.
+// WaitMessage is WaitTask for the run that takes in a sent message. took is false if that run is
+// not known: the message is still queued when the wait ends, or the task has ended without it.
 func (s *Service) WaitMessage(
 	ctx context.Context, tenant string, id tree.SessionID, sent tree.Sent, timeout time.Duration,
-) (now Waited, took bool, err error) {
+) (now WaitResult, took bool, err error) {
 	over := time.Now().Add(timeout)
 	for run := sent.Run; ; {
 		now, err = s.WaitTask(ctx, tenant, id, tree.ChildRun{Task: sent.Task, Run: run}, time.Until(over))
@@ -131,7 +130,7 @@ func (s *Service) WaitMessage(
 		case errors.Is(err, tree.ErrNoMessage):
 			return now, false, nil
 		case err != nil:
-			return Waited{}, false, err
+			return WaitResult{}, false, err
 		case m.Run == run:
 			return now, true, nil
 		}
@@ -139,10 +138,9 @@ func (s *Service) WaitMessage(
 	}
 }
 
-// outputOf gives a task as it was when a run of it ended that is not its last, with what
-// there is to read of that.
+// outputOf returns a task as it was when an earlier run of it ended, with the output of that run.
 func (s *Service) outputOf(ctx context.Context, t *tree.Task, run int) (*tree.Task, tree.RunOutput, error) {
-	t, err := s.asOf(ctx, t, run)
+	t, err := s.taskAtEndOf(ctx, t, run)
 	if err != nil {
 		return nil, tree.RunOutput{}, err
 	}
@@ -150,8 +148,8 @@ func (s *Service) outputOf(ctx context.Context, t *tree.Task, run int) (*tree.Ta
 	return t, out, err
 }
 
-// asOf gives a task as it was when a run of it ended that is not its last.
-func (s *Service) asOf(ctx context.Context, t *tree.Task, run int) (*tree.Task, error) {
+// taskAtEndOf returns a task as it was when an earlier run of it ended.
+func (s *Service) taskAtEndOf(ctx context.Context, t *tree.Task, run int) (*tree.Task, error) {
 	outcome, err := s.Store.Outcome(ctx, t.Session, tree.ChildRun{Task: t.ID, Run: run})
 	if err != nil {
 		return nil, err

@@ -16,15 +16,15 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// setup gives a service that nothing drives: no sweep, no announcer. Whatever a
-// waiter learns it learns from a commit.
+// setup returns a service whose loops do not run: no sweep, no announcer. A waiter learns only from
+// commits.
 func setup(t *testing.T) *orchestrator.Service {
 	t.Helper()
-	return told(t, (*orchestrator.Service).Committed)
+	return setupWith(t, (*orchestrator.Service).Committed)
 }
 
-// told is setup, but that of what is committed the service is told by somebody else.
-func told(t *testing.T, of func(*orchestrator.Service, store.Commit)) *orchestrator.Service {
+// setupWith is setup with another function that receives commits.
+func setupWith(t *testing.T, of func(*orchestrator.Service, store.Commit)) *orchestrator.Service {
 	t.Helper()
 	var svc *orchestrator.Service
 	db, err := store.Open(t.Context(), store.Config{
@@ -68,13 +68,13 @@ func told(t *testing.T, of func(*orchestrator.Service, store.Commit)) *orchestra
 	return svc
 }
 
-// TestAWaiterIsWokenByTheEvent: nobody looks again after a while, so a wait that ends
-// before its time was ended by the commit itself.
+// TestAWaiterIsWokenByTheEvent: nothing makes a waiter look again after a while, so a wait that
+// ends early was ended by the commit.
 func TestAWaiterIsWokenByTheEvent(t *testing.T) {
 	t.Parallel()
 	svc := setup(t)
 	ctx := t.Context()
-	session, _, err := svc.CreateSession(ctx, "acme", orchestrator.NewSession{Text: "go"}, orchestrator.Request{})
+	session, _, err := svc.CreateSession(ctx, "acme", orchestrator.SessionSpec{Text: "go"}, orchestrator.Idempotency{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,8 +99,8 @@ func TestAWaiterIsWokenByTheEvent(t *testing.T) {
 	}
 }
 
-// TestAWaiterHearsOfItsRun: whoever waits is told of the run that was under way when the
-// wait began, however it comes to look again, and not before it has ended or time is up.
+// TestAWaiterHearsOfItsRun: a waiter gets the run that was current when the wait began, whatever
+// makes it look again, and not before the run has ended or the time is up.
 func TestAWaiterHearsOfItsRun(t *testing.T) {
 	t.Parallel()
 	byCommits := func(svc *orchestrator.Service, _ tree.SessionID, commits []store.Commit) {
@@ -120,10 +120,10 @@ func TestAWaiterHearsOfItsRun(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				var news untold
-				svc := told(t, news.keep)
+				var news unreportedCommits
+				svc := setupWith(t, news.collect)
 				ctx := t.Context()
-				session, root, err := svc.CreateSession(ctx, tenant, orchestrator.NewSession{Text: "first"}, orchestrator.Request{})
+				session, root, err := svc.CreateSession(ctx, tenant, orchestrator.SessionSpec{Text: "first"}, orchestrator.Idempotency{})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -160,7 +160,7 @@ func TestAWaiterHearsOfItsRun(t *testing.T) {
 					t.Fatal(err)
 				}
 				wait(current, 0, 1, tree.StateCancelled, "cancelled")
-				if _, _, err := svc.SendMessage(ctx, tenant, session.ID, orchestrator.UserMessage{Text: "second"}, orchestrator.Request{}); err != nil {
+				if _, _, err := svc.SendMessage(ctx, tenant, session.ID, orchestrator.UserMessage{Text: "second"}, orchestrator.Idempotency{}); err != nil {
 					t.Fatal(err)
 				}
 				tell.wake(svc, session.ID, news.take())

@@ -9,65 +9,64 @@ import (
 	"github.com/coppice-run/coppice/internal/wire"
 )
 
-// Watch says from where to watch, and how long.
+// Watch says which part of a session's events to watch.
 type Watch struct {
-	After     int64
-	Deltas    bool
-	UntilIdle bool
-	Several   bool // a step may have several events
+	After         int64
+	Deltas        bool
+	UntilIdle     bool
+	SeveralEvents bool // a step may hold several events
 
-	// Stands is called, if it is not nil, once all that had happened was sent and that was
-	// nothing: who watches may wait for long until something is.
-	Stands func() error
+	// OnEmptyStart is called, if it is not nil, once all past events are sent, if there were none.
+	// The first event may come much later.
+	OnEmptyStart func() error
 }
 
-// watchBatch is how many events are read from the store at once, and watchGlimpse how
-// many from the tail.
+// watchBatch is how many events are read from the store at once, and tailBatch how many from a
+// tail.
 const (
-	watchBatch   = 512
-	watchGlimpse = 32
+	watchBatch = 512
+	tailBatch  = 32
 )
 
-// stepBytes is how many bytes the events of a step have together, at most, if it has
-// several.
-const stepBytes = 64 << 10
+// maxStepBytes bounds a step that holds several events.
+const maxStepBytes = 64 << 10
 
-// viewer is one who watches a session, whom the tail tells what is committed.
-type viewer struct {
-	deltas chan *wire.Step // nil unless they want to see text as it is written
+// deltaObserver receives text of a session while it is written.
+type deltaObserver struct {
+	queue chan *wire.Step // nil if the watcher does not want text
 }
 
-// deltaRoom is how many pieces of text a slow watcher may be behind before it
-// loses some; they are a preview, the message itself is never lost.
-const deltaRoom = 256
+// deltaBuffer is how many pieces of text a slow watcher may be behind before it loses some. They
+// are a preview; the stored message is never lost.
+const deltaBuffer = 256
 
-func newViewer(deltas bool) *viewer {
-	v := &viewer{}
-	if deltas {
-		v.deltas = make(chan *wire.Step, deltaRoom)
+func newDeltaObserver(wanted bool) *deltaObserver {
+	v := &deltaObserver{}
+	if wanted {
+		v.queue = make(chan *wire.Step, deltaBuffer)
 	}
 	return v
 }
 
-func (*viewer) committed(store.SessionUpdate) {}
-func (*viewer) unsure()                       {}
+func (*deltaObserver) onCommit(store.SessionUpdate) {}
+func (*deltaObserver) onMayHaveChanged()            {}
 
-// watching is one watch of a session.
-type watching struct {
+// watch is one watch of a session.
+type watch struct {
 	svc     *Service
 	id      tree.SessionID
 	several bool
-	last    int64 // the last event that was sent
+	last    int64 // sequence number of the last event sent
 	send    func(*wire.Step) error
 	steps   []*wire.Step // of the events that are sent together
 }
 
-// WatchSession gives send the events of a session in order: what has happened,
-// then what happens. It returns once the session is idle, if that was asked
-// for, and otherwise only when ctx ends or send fails.
+// WatchSession passes the events of a session to send, in order: first past events, then new ones.
+// With UntilIdle it returns once the session is idle. Otherwise it returns only when the session is
+// deleted, the replica stops, ctx ends or send fails.
 func (s *Service) WatchSession(ctx context.Context, tenant string, id tree.SessionID, w Watch, send func(*wire.Step) error) (*pb.Idle, error) {
-	look := newViewer(w.Deltas)
-	defer s.hub.join(id, look)()
+	deltas := newDeltaObserver(w.Deltas)
+	defer s.hub.subscribe(id, deltas)()
 	session, err := s.Store.Session(ctx, tenant, id)
 	switch {
 	case err != nil:
@@ -78,9 +77,9 @@ func (s *Service) WatchSession(ctx context.Context, tenant string, id tree.Sessi
 		return nil, tree.ErrBeyondEnd.With("after_seq is %d, the last event %d", w.After, session.NextSeq-1)
 	}
 	if w.Deltas && !s.Store.Exclusive() {
-		defer s.wishes.join(id)()
+		defer s.interests.join(id)()
 	}
-	v := &watching{svc: s, id: id, several: w.Several, last: w.After, send: send}
+	v := &watch{svc: s, id: id, several: w.SeveralEvents, last: w.After, send: send}
 	for more := true; more; {
 		if err := v.catchUp(ctx, false); err != nil {
 			return nil, err
@@ -89,24 +88,24 @@ func (s *Service) WatchSession(ctx context.Context, tenant string, id tree.Sessi
 			break
 		}
 		var idle *pb.Idle
-		if idle, more, err = s.lookIdle(ctx, id, v.last); err != nil || idle != nil {
+		if idle, more, err = s.checkIdle(ctx, id, v.last); err != nil || idle != nil {
 			return idle, err
 		}
 	}
-	if w.Stands != nil && v.last == w.After {
-		if err := w.Stands(); err != nil {
+	if w.OnEmptyStart != nil && v.last == w.After {
+		if err := w.OnEmptyStart(); err != nil {
 			return nil, err
 		}
 	}
-	return v.goOn(ctx, look, w.UntilIdle)
+	return v.follow(ctx, deltas, w.UntilIdle)
 }
 
-// catchUp sends everything after the last event from the store; live is whether the
-// watcher had seen all that there was.
-func (v *watching) catchUp(ctx context.Context, live bool) error {
+// catchUp sends all events after the last one from the store. live says that the watcher had seen
+// all events before.
+func (v *watch) catchUp(ctx context.Context, live bool) error {
 	for {
 		events, err := v.svc.readLog(ctx, v.id, v.last)
-		if err := v.show(events, live); err != nil {
+		if err := v.sendEvents(events, live); err != nil {
 			return err
 		}
 		if err != nil || len(events) < watchBatch {
@@ -115,13 +114,12 @@ func (v *watching) catchUp(ctx context.Context, live bool) error {
 	}
 }
 
-// show sends events.
-func (v *watching) show(events []logged, live bool) error {
+func (v *watch) sendEvents(events []watchEvent, live bool) error {
 	for len(events) > 0 {
-		next := events[:v.together(events)]
+		next := events[:v.nextBatch(events)]
 		events = events[len(next):]
-		err := v.send(wire.Together(v.steps))
-		clear(v.steps) // they are not kept for who waits
+		err := v.send(wire.JoinSteps(v.steps))
+		clear(v.steps) // don't keep them alive while the watch waits
 		if err != nil {
 			return err
 		}
@@ -131,20 +129,20 @@ func (v *watching) show(events []logged, live bool) error {
 			}
 			v.last = next[i].seq
 			if live {
-				v.svc.watched(&next[i])
+				v.svc.recordWatchLag(&next[i])
 			}
 		}
 	}
 	return nil
 }
 
-// together collects the steps of the events that go together, and says how many there are.
-func (v *watching) together(events []logged) int {
+// nextBatch collects the steps of the events to send together, and returns their number.
+func (v *watch) nextBatch(events []watchEvent) int {
 	v.steps = v.steps[:0]
 	bytes := 0
 	for i := range events {
 		bytes += events[i].step.Len()
-		if i > 0 && (!v.several || bytes > stepBytes) {
+		if i > 0 && (!v.several || bytes > maxStepBytes) {
 			break
 		}
 		v.steps = append(v.steps, events[i].step)
@@ -152,27 +150,27 @@ func (v *watching) together(events []logged) int {
 	return len(v.steps)
 }
 
-// goOn sends what happens, once what has happened was sent.
-func (v *watching) goOn(ctx context.Context, look *viewer, untilIdle bool) (*pb.Idle, error) {
-	t, leave := v.svc.tail(v.id, untilIdle)
+// follow sends new events, once past events are sent.
+func (v *watch) follow(ctx context.Context, deltas *deltaObserver, untilIdle bool) (*pb.Idle, error) {
+	t, leave := v.svc.joinTail(v.id, untilIdle)
 	defer leave()
-	room := make([]logged, watchGlimpse)
+	room := make([]watchEvent, tailBatch)
 	for {
-		seen, err := t.after(v.last, room)
+		view, err := t.after(v.last, room)
 		if err != nil {
 			return nil, err
 		}
 		switch {
-		case seen.behind:
+		case view.behind:
 			err = v.catchUp(ctx, true)
-		case untilIdle && seen.idle != nil:
-			return seen.idle, nil
+		case untilIdle && view.idle != nil:
+			return view.idle, nil
 		default:
-			err = v.show(seen.events, true)
-			clear(seen.events) // they are not kept for who waits
+			err = v.sendEvents(view.events, true)
+			clear(view.events) // don't keep them alive while the watch waits
 		}
 		if err == nil {
-			err = v.awaitNews(ctx, seen.news, look)
+			err = v.awaitChange(ctx, view.changed, deltas)
 		}
 		if err != nil {
 			return nil, err
@@ -180,14 +178,14 @@ func (v *watching) goOn(ctx context.Context, look *viewer, untilIdle bool) (*pb.
 	}
 }
 
-// awaitNews waits until the tail has changed and sends deltas meanwhile: all that came
-// before the change was seen.
-func (v *watching) awaitNews(ctx context.Context, news chan struct{}, look *viewer) error {
+// awaitChange waits until the tail has changed, and sends deltas meanwhile. Deltas that came before
+// the change are sent before it returns.
+func (v *watch) awaitChange(ctx context.Context, changed chan struct{}, deltas *deltaObserver) error {
 	for {
 		select {
-		case <-news:
-			return v.preview(look)
-		case d := <-look.deltas:
+		case <-changed:
+			return v.drainDeltas(deltas)
+		case d := <-deltas.queue:
 			if err := v.send(d); err != nil {
 				return err
 			}
@@ -199,10 +197,10 @@ func (v *watching) awaitNews(ctx context.Context, news chan struct{}, look *view
 	}
 }
 
-// preview sends the deltas that are there.
-func (v *watching) preview(look *viewer) error {
-	for range len(look.deltas) {
-		if err := v.send(<-look.deltas); err != nil {
+// drainDeltas sends the deltas that are waiting.
+func (v *watch) drainDeltas(deltas *deltaObserver) error {
+	for range len(deltas.queue) {
+		if err := v.send(<-deltas.queue); err != nil {
 			return err
 		}
 	}

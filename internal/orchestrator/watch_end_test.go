@@ -11,23 +11,23 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// TestWatchesEndOnceTheSessionIsIdle: those that were asked to, and no other.
+// TestWatchesEndOnceTheSessionIsIdle: only watches with UntilIdle do.
 func TestWatchesEndOnceTheSessionIsIdle(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		g := plant(t, setup(t))
+		g := openSession(t, setup(t))
 		stays := g.watch(orchestrator.Watch{})
-		var ending []*sight
+		var ending []*testWatch
 		for after := range g.last() + 1 {
 			ending = append(ending, g.watch(orchestrator.Watch{After: after, UntilIdle: true}))
 		}
 		slow := g.held(orchestrator.Watch{UntilIdle: true})
 		settle()
-		g.grow(2)
+		g.commitEvents(2)
 		settle()
 		for _, v := range ending {
 			v.saw(g.last())
-			if v.over() {
+			if v.hasEnded() {
 				t.Fatalf("a watch ended while a run was pending: %v, %v", v.idle, v.err)
 			}
 		}
@@ -47,14 +47,14 @@ func TestWatchesEndOnceTheSessionIsIdle(t *testing.T) {
 			}
 		}
 		stays.saw(g.last())
-		if stays.over() {
+		if stays.hasEnded() {
 			t.Errorf("the other watch ended with %v", stays.err)
 		}
 	})
 }
 
-// over reports whether the watch has ended.
-func (v *sight) over() bool {
+// hasEnded reports whether the watch has ended.
+func (v *testWatch) hasEnded() bool {
 	select {
 	case <-v.done:
 		return true
@@ -63,20 +63,20 @@ func (v *sight) over() bool {
 	}
 }
 
-// TestWatchesEndWithTheirSession: those who keep up see that it was deleted, those who
-// take nothing until all rows are gone learn it as well.
+// TestWatchesEndWithTheirSession: watchers that keep up see the event of the deletion. Watchers
+// that read nothing until all rows are removed learn of it too.
 func TestWatchesEndWithTheirSession(t *testing.T) {
 	t.Parallel()
 	for _, untilIdle := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			g := plant(t, setup(t))
+			g := openSession(t, setup(t))
 			w := orchestrator.Watch{UntilIdle: untilIdle}
 			begun := g.watch(orchestrator.Watch{})
 			end := g.last()
 			late := g.held(orchestrator.Watch{After: end})
 			fast, slow := g.watch(w), g.held(w)
 			settle()
-			g.grow(3)
+			g.commitEvents(3)
 			settle()
 			if _, err := g.DeleteSession(t.Context(), tenant, g.id); err != nil {
 				t.Fatal(err)
@@ -86,13 +86,13 @@ func TestWatchesEndWithTheirSession(t *testing.T) {
 			time.Sleep(forgotten)
 			slow.take()
 			late.take()
-			for _, v := range []*sight{begun, fast, slow, late} {
+			for _, v := range []*testWatch{begun, fast, slow, late} {
 				<-v.done
 				if !errors.Is(v.err, tree.ErrNoSession) {
 					t.Errorf("the watch ended with %v", v.err)
 				}
 			}
-			for _, v := range []*sight{begun, fast} {
+			for _, v := range []*testWatch{begun, fast} {
 				last := v.events[len(v.events)-1]
 				v.saw(last.GetSeq())
 				if last.GetSessionChanged().GetChange() != pb.SessionChange_SESSION_CHANGE_DELETED {
@@ -103,14 +103,14 @@ func TestWatchesEndWithTheirSession(t *testing.T) {
 	}
 }
 
-// TestAFailureIsEverybodys: when reading fails, all who share it are told. Nobody has
-// told them that the session is gone.
+// TestAFailureIsEverybodys: when reading fails, all watchers of the tail get the error. They were
+// not told that the session is gone.
 func TestAFailureIsEverybodys(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var news untold
-		g := plant(t, told(t, news.keep))
-		all := []*sight{g.watch(orchestrator.Watch{}), g.watch(orchestrator.Watch{}), g.watch(orchestrator.Watch{UntilIdle: true})}
+		var news unreportedCommits
+		g := openSession(t, setupWith(t, news.collect))
+		all := []*testWatch{g.watch(orchestrator.Watch{}), g.watch(orchestrator.Watch{}), g.watch(orchestrator.Watch{UntilIdle: true})}
 		settle()
 		end := g.last()
 		if _, err := g.DeleteSession(t.Context(), tenant, g.id); err != nil {
@@ -128,21 +128,21 @@ func TestAFailureIsEverybodys(t *testing.T) {
 	})
 }
 
-// TestAFailureIsNotForLater: whoever comes after it has a reading of his own, even
-// while somebody has not heard of it yet.
+// TestAFailureIsNotForLater: a watcher that comes after a failure gets a new tail, even while
+// another watcher has not seen the failure yet.
 func TestAFailureIsNotForLater(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		g := plant(t, setup(t))
+		g := openSession(t, setup(t))
 		held := g.held(orchestrator.Watch{After: g.last()})
 		settle()
-		g.grow(1)
+		g.commitEvents(1)
 		settle()
 		gone := errors.New("the database is gone")
 		g.FailTails(gone)
 		again := g.watch(orchestrator.Watch{})
 		settle()
-		g.grow(1)
+		g.commitEvents(1)
 		settle()
 		again.saw(g.last())
 		held.take()
@@ -150,17 +150,17 @@ func TestAFailureIsNotForLater(t *testing.T) {
 		if !errors.Is(held.err, gone) {
 			t.Errorf("the watch ended with %v", held.err)
 		}
-		g.grow(1)
+		g.commitEvents(1)
 		settle()
 		again.saw(g.last())
 	})
 }
 
-// TestWatchesEndWhenTheReplicaStops, also of those who have never a moment's rest.
+// TestWatchesEndWhenTheReplicaStops: also watches that always have something to send.
 func TestWatchesEndWhenTheReplicaStops(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		g := plant(t, setup(t))
+		g := openSession(t, setup(t))
 		v := g.watch(orchestrator.Watch{Deltas: true})
 		settle()
 		g.Stop()

@@ -20,38 +20,38 @@ import (
 
 const tenant = "acme"
 
-// A reading of a tail is over within a breath, and what was read is forgotten once
-// nothing has happened for a while.
+// A read of a tail is over within a pause, and what was read is dropped once nothing has happened
+// for a while.
 const (
 	breath    = 100 * time.Millisecond
 	forgotten = time.Minute
 )
 
-// garden is a session that watchers look at. It works in a bubble: once that is at rest,
-// all who watch have seen everything, or are held.
-type garden struct {
+// watchedSession is a session with watchers, in a synctest bubble: once all goroutines are blocked, all
+// watchers have seen everything or are held.
+type watchedSession struct {
 	*orchestrator.Service
 	t  *testing.T
 	id tree.SessionID
 }
 
-// settle lets all who do something do it.
+// settle waits until all goroutines are blocked.
 func settle() {
 	time.Sleep(breath)
 	synctest.Wait()
 }
 
-func plant(t *testing.T, svc *orchestrator.Service) *garden {
+func openSession(t *testing.T, svc *orchestrator.Service) *watchedSession {
 	t.Helper()
-	session, _, err := svc.CreateSession(t.Context(), tenant, orchestrator.NewSession{Text: "go"}, orchestrator.Request{})
+	session, _, err := svc.CreateSession(t.Context(), tenant, orchestrator.SessionSpec{Text: "go"}, orchestrator.Idempotency{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &garden{svc, t, session.ID}
+	return &watchedSession{svc, t, session.ID}
 }
 
-// grow makes so many events happen, each in a commit of its own.
-func (g *garden) grow(events int) {
+// commitEvents commits so many events, each in a commit of its own.
+func (g *watchedSession) commitEvents(events int) {
 	g.t.Helper()
 	before := g.last()
 	for i := range events {
@@ -64,8 +64,8 @@ func (g *garden) grow(events int) {
 	}
 }
 
-// last is the number of the last event.
-func (g *garden) last() int64 {
+// last returns the number of the last event.
+func (g *watchedSession) last() int64 {
 	g.t.Helper()
 	session, _, err := g.Session(g.t.Context(), tenant, g.id)
 	if err != nil {
@@ -75,7 +75,7 @@ func (g *garden) last() int64 {
 }
 
 // purge removes all rows of the session, which was deleted.
-func (g *garden) purge() {
+func (g *watchedSession) purge() {
 	g.t.Helper()
 	for more := true; more; {
 		var err error
@@ -85,8 +85,8 @@ func (g *garden) purge() {
 	}
 }
 
-// sight is one watch, and what it has been given.
-type sight struct {
+// testWatch is one watch, and the events that it got.
+type testWatch struct {
 	t     *testing.T
 	after int64
 	stop  context.CancelFunc
@@ -100,17 +100,16 @@ type sight struct {
 	events []*pb.Event
 }
 
-// watch begins a watch.
-func (g *garden) watch(w orchestrator.Watch) *sight {
+func (g *watchedSession) watch(w orchestrator.Watch) *testWatch {
 	v := g.held(w)
 	v.take()
 	return v
 }
 
-// held begins a watch of somebody who takes nothing until told to.
-func (g *garden) held(w orchestrator.Watch) *sight {
+// held begins a watch that takes nothing until it is released.
+func (g *watchedSession) held(w orchestrator.Watch) *testWatch {
 	ctx, stop := context.WithCancel(g.t.Context())
-	v := &sight{t: g.t, after: w.After, stop: stop, gate: make(chan struct{}), done: make(chan struct{})}
+	v := &testWatch{t: g.t, after: w.After, stop: stop, gate: make(chan struct{}), done: make(chan struct{})}
 	go func() {
 		defer close(v.done)
 		v.idle, v.err = g.WatchSession(ctx, tenant, g.id, w, func(step *wire.Step) error { return v.send(ctx, step) })
@@ -119,15 +118,15 @@ func (g *garden) held(w orchestrator.Watch) *sight {
 	return v
 }
 
-func (v *sight) take() { close(v.gate) }
+func (v *testWatch) take() { close(v.gate) }
 
-// end ends the watch from outside.
-func (v *sight) end() {
+// end cancels the watch.
+func (v *testWatch) end() {
 	v.stop()
 	<-v.done
 }
 
-func (v *sight) send(ctx context.Context, step *wire.Step) error {
+func (v *testWatch) send(ctx context.Context, step *wire.Step) error {
 	select {
 	case <-v.gate:
 	case <-ctx.Done():
@@ -143,8 +142,8 @@ func (v *sight) send(ctx context.Context, step *wire.Step) error {
 	return nil
 }
 
-// saw checks that the watch was given everything up to an event, in order.
-func (v *sight) saw(last int64) {
+// saw checks that the watch got all events up to last, in order.
+func (v *testWatch) saw(last int64) {
 	v.t.Helper()
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -158,20 +157,20 @@ func (v *sight) saw(last int64) {
 	}
 }
 
-// step is how an event was given.
-func (v *sight) step(seq int64) *wire.Step {
+// step returns the step that brought an event.
+func (v *testWatch) step(seq int64) *wire.Step {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.steps[seq-v.after-1]
 }
 
-// untold is what has been committed and the service does not know.
-type untold struct {
+// unreportedCommits holds commits that the service was not told about.
+type unreportedCommits struct {
 	mu      sync.Mutex
 	commits []store.Commit
 }
 
-func (u *untold) keep(_ *orchestrator.Service, c store.Commit) {
+func (u *unreportedCommits) collect(_ *orchestrator.Service, c store.Commit) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if len(c.Sessions) > 0 {
@@ -179,8 +178,8 @@ func (u *untold) keep(_ *orchestrator.Service, c store.Commit) {
 	}
 }
 
-// take gives all of it, once nobody commits any more.
-func (u *untold) take() []store.Commit {
+// take returns all of them.
+func (u *unreportedCommits) take() []store.Commit {
 	settle()
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -190,17 +189,17 @@ func (u *untold) take() []store.Commit {
 func TestWatchersShareWhatIsRead(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		g := plant(t, setup(t))
-		g.grow(5)
-		all := []*sight{g.watch(orchestrator.Watch{})}
+		g := openSession(t, setup(t))
+		g.commitEvents(5)
+		all := []*testWatch{g.watch(orchestrator.Watch{})}
 		for after := range g.last() + 1 { // late ones
 			all = append(all, g.watch(orchestrator.Watch{After: after}))
 			settle()
-			g.grow(2)
+			g.commitEvents(2)
 		}
 		settle()
 		shared := g.last()
-		g.grow(20)
+		g.commitEvents(20)
 		settle()
 		if g.Tails() != 1 || g.Watchers() != len(all) {
 			t.Errorf("%d tails are read for %d watchers, want 1 for %d", g.Tails(), g.Watchers(), len(all))
@@ -228,29 +227,29 @@ func TestWatchersShareWhatIsRead(t *testing.T) {
 	})
 }
 
-// TestASlowWatcherMissesNothing holds some up until the tail has let go of what they
-// have not seen, and others for less. Those who take what they are sent notice nothing.
+// TestASlowWatcherMissesNothing holds some watchers until the tail has dropped events that they
+// have not seen, and others for less. Watchers that keep up notice nothing.
 func TestASlowWatcherMissesNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		g := plant(t, setup(t))
+		g := openSession(t, setup(t))
 		fast, end := g.watch(orchestrator.Watch{}), g.last()
 		slow, slower := g.held(orchestrator.Watch{After: end}), g.held(orchestrator.Watch{After: end})
 		settle()
-		g.grow(3)
+		g.commitEvents(3)
 		settle()
 		fast.saw(g.last())
 		slow.saw(end)
 		slow.take()
 		time.Sleep(forgotten)
 		slow.saw(g.last())
-		g.grow(2)
+		g.commitEvents(2)
 		time.Sleep(forgotten)
 		slower.take()
 		settle()
-		g.grow(1)
+		g.commitEvents(1)
 		settle()
-		for _, v := range []*sight{fast, slow, slower} {
+		for _, v := range []*testWatch{fast, slow, slower} {
 			v.saw(g.last())
 		}
 		if fast.step(g.last()) != slower.step(g.last()) {
@@ -259,14 +258,14 @@ func TestASlowWatcherMissesNothing(t *testing.T) {
 	})
 }
 
-// TestSeveralEventsInAStep: who asks for it is given together what is there, of the past and
-// of what happens, and as much of it as a step may have.
+// TestSeveralEventsInAStep: a watcher that asks for it gets events together, past ones and new
+// ones, as many as a step may hold.
 func TestSeveralEventsInAStep(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		g := plant(t, setup(t))
-		g.grow(100)
-		together, single := g.watch(orchestrator.Watch{Several: true}), g.watch(orchestrator.Watch{})
+		g := openSession(t, setup(t))
+		g.commitEvents(100)
+		together, single := g.watch(orchestrator.Watch{SeveralEvents: true}), g.watch(orchestrator.Watch{})
 		settle()
 		past := g.last()
 		together.saw(past)
@@ -274,15 +273,15 @@ func TestSeveralEventsInAStep(t *testing.T) {
 		if len(together.steps) != 1 || int64(len(single.steps)) != past {
 			t.Errorf("%d events came in %d steps together, and in %d otherwise", past, len(together.steps), len(single.steps))
 		}
-		g.grow(1)
+		g.commitEvents(1)
 		settle()
 		together.saw(g.last())
 		single.saw(g.last())
 		if len(together.steps) < 2 || int64(len(single.steps)) != g.last() {
 			t.Errorf("%d events came in %d steps together, and in %d otherwise", g.last(), len(together.steps), len(single.steps))
 		}
-		g.grow(2000)
-		late := g.watch(orchestrator.Watch{Several: true})
+		g.commitEvents(2000)
+		late := g.watch(orchestrator.Watch{SeveralEvents: true})
 		settle()
 		late.saw(g.last())
 		for i, step := range late.steps {
@@ -293,15 +292,15 @@ func TestSeveralEventsInAStep(t *testing.T) {
 	})
 }
 
-// TestAWatchGoesOnWhereItBroke breaks it after each event.
+// TestAWatchGoesOnWhereItBroke ends and restarts a watch after each event.
 func TestAWatchGoesOnWhereItBroke(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		g := plant(t, setup(t))
+		g := openSession(t, setup(t))
 		other := g.watch(orchestrator.Watch{})
 		broken := errors.New("the line is dead")
 		for seq := range int64(10) {
-			g.grow(1)
+			g.commitEvents(1)
 			settle()
 			given := int64(0)
 			_, err := g.WatchSession(t.Context(), tenant, g.id, orchestrator.Watch{After: seq}, func(step *wire.Step) error {
@@ -318,8 +317,8 @@ func TestAWatchGoesOnWhereItBroke(t *testing.T) {
 	})
 }
 
-// seqOf is the number of an event that is shown by a step.
-func (v *sight) seqOf(step *wire.Step) int64 {
+// seqOf returns the number of the event in a step.
+func (v *testWatch) seqOf(step *wire.Step) int64 {
 	var resp pb.WatchSessionResponse
 	if err := proto.Unmarshal(step.Bytes(), &resp); err != nil {
 		v.t.Error(err)
@@ -327,18 +326,18 @@ func (v *sight) seqOf(step *wire.Step) int64 {
 	return resp.GetEvent().GetSeq()
 }
 
-// TestOthersCommitsAreSeen: what has been committed counts, not who says so, how often,
-// or in which order.
+// TestOthersCommitsAreSeen: watchers see what is committed, whoever reports it, however often, and
+// in whatever order.
 func TestOthersCommitsAreSeen(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var news untold
-		g := plant(t, told(t, news.keep))
+		var news unreportedCommits
+		g := openSession(t, setupWith(t, news.collect))
 		early := g.watch(orchestrator.Watch{})
 		settle()
 		end := g.last()
 		early.saw(end)
-		g.grow(4)
+		g.commitEvents(4)
 		late := g.watch(orchestrator.Watch{}) // reads what the others have not been told of
 		settle()
 		late.saw(g.last())

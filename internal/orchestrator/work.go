@@ -17,18 +17,18 @@ import (
 	"github.com/coppice-run/coppice/internal/wire"
 )
 
-// errProtocol says that a worker speaks a version that is not spoken here.
-var errProtocol = errors.New("the protocol version is not spoken here")
+// errUnsupportedProtocol refuses a worker whose protocol version is not supported here.
+var errUnsupportedProtocol = errors.New("the protocol version is not spoken here")
 
-// Times of a stream. DefaultGrace is how long after it broke its attempt may be gone
-// on with over another one.
+// Times of a stream. After a stream breaks, its attempt may continue over another stream within
+// DefaultGrace.
 const (
-	DefaultGrace = 3 * time.Second
-	beatEvery    = time.Second
-	silentAtMost = 3 * time.Second
+	DefaultGrace      = 3 * time.Second
+	heartbeatInterval = time.Second
+	heartbeatTimeout  = 3 * time.Second
 )
 
-// workWindow is how many requests of a stream may be without an answer.
+// workWindow is how many requests of a stream may be unanswered.
 const workWindow = 256
 
 // WorkStream is the stream of one slot of a worker.
@@ -38,62 +38,61 @@ type WorkStream interface {
 	Recv() (*pb.WorkRequest, error)
 }
 
-// exchange is a request whose answer is still to be sent.
+// exchange is a request whose answer is not sent yet.
 type exchange struct {
 	req     *pb.WorkRequest
 	pending *store.Pending
-	err     error // refused before it was submitted
+	err     error // the request was refused before it was submitted
 
-	expected  *expectation  // of a claim or a reattachment that was submitted, or of what takes its place
-	mayGrant  bool          // an attempt, which is not on the stream yet: it is waited for even if the stream breaks
-	worker    *alive.Worker // who asks
-	offeredBy carrier       // who has offered its slot
-	next      waitingRun    // the run that it is to have in the place of its own, until it is known whether it has; or none
+	expected    *expectation  // for a claim, a reattachment, or a run that replaces the slot's own
+	mayGrant    bool          // the request may grant an attempt: its outcome is awaited even if the stream breaks
+	worker      *alive.Worker // the worker that sent the request
+	offeredBy   workerInfo    // the worker that offered its slot
+	replacement queuedRun     // the run that is to replace the slot's own, until the outcome is known; zero: none
 }
 
-// slot serves one stream: one goroutine receives and submits, another waits for
-// the answers in the same order and sends them. Requests reach the store in the
-// order in which they came, so a worker need not wait for one before the next. How
-// it gets its runs stands in taking.go.
+// slot serves one stream. One goroutine receives requests and submits them; another waits for the
+// answers in the same order and sends them. Requests reach the store in the order in which they
+// arrived, so a worker need not wait for one answer before it sends the next request. next_run.go
+// says how a slot gets its runs.
 type slot struct {
-	svc       *Service
-	stream    WorkStream
-	seat      seat
-	exchanges chan *exchange
-	claiming  atomic.Bool // a claim or a reattachment is on its way
-	begun     time.Time
-	heard     atomic.Int64 // when the worker last said anything, since begun; 0 until its first heartbeat
-	failed    chan error   // holds one: why the stream can't go on
-	sending   sync.Mutex
-	revoked   chan struct{} // holds one: look whether the attempt was ended from outside
-	drains    chan struct{} // holds one: tell the worker to drain
-	left      atomic.Bool   // its worker has ended the stream in good order
-	onStandby atomic.Pointer[standbySlot]
-	// stoodDown holds one: what has become of the slot that has waited.
-	stoodDown chan stoodDown
-	prepared  []*store.Pending // requests that wait for the one that follows at once; only the receiver looks at them
+	svc          *Service
+	stream       WorkStream
+	state        slotState
+	exchanges    chan *exchange
+	claiming     atomic.Bool // a claim or a reattachment is in progress
+	startedAt    time.Time
+	lastHeard    atomic.Int64 // when the worker last sent something, as time since startedAt; 0 until its first heartbeat
+	failed       chan error   // holds one: why the stream can't continue
+	sending      sync.Mutex
+	leaseChanged chan struct{} // holds one: check whether the attempt was revoked, or its commands released
+	drains       chan struct{} // holds one: tell the worker to drain
+	endedCleanly atomic.Bool   // the worker ended the stream in good order
+	onStandby    atomic.Pointer[standbySlot]
+	// standbyEnds holds one: the outcome of the slot's standby.
+	standbyEnds chan standbyEnd
+	unqueued    []*store.Pending // prepared requests that are queued with the next one; only the receiver uses them
 }
 
-// Work serves a worker's stream until it ends. An attempt that is still on it
-// then may be gone on with over another stream, and is offered to others if it
-// is not.
+// Work serves a worker's stream until it ends. If an attempt is still on the stream then, its
+// worker may continue it over another stream. If the worker does not, the run is offered to others.
 func (s *Service) Work(stream WorkStream) error {
-	s.census.joined()
-	poke(s.stock.some)
+	s.slots.add()
+	signal(s.backlog.changed)
 	l := &slot{
-		svc: s, stream: stream, begun: s.Now(), exchanges: make(chan *exchange, workWindow), seat: seat{census: &s.census, counted: true},
-		failed: make(chan error, 1), revoked: make(chan struct{}, 1), drains: make(chan struct{}, 1),
-		stoodDown: make(chan stoodDown, 1),
+		svc: s, stream: stream, startedAt: s.Now(), exchanges: make(chan *exchange, workWindow), state: slotState{slots: &s.slots, counted: true},
+		failed: make(chan error, 1), leaseChanged: make(chan struct{}, 1), drains: make(chan struct{}, 1),
+		standbyEnds: make(chan standbyEnd, 1),
 	}
-	s.roster.open(l)
+	s.registry.addStream(l)
 	err := l.serve()
 	l.end(err == nil)
 	return err
 }
 
-// serve does so until the stream has ended in good order, or, with an error, because it can't
-// go on. Then returning from Work ends the goroutines. What was submitted may still be stored;
-// the worker learns of it when it reattaches.
+// serve returns nil when the stream has ended in good order, and an error when it can't continue.
+// Work then returns, which ends the other goroutines. What was submitted may still be stored; the
+// worker learns of it when it reattaches.
 func (l *slot) serve() error {
 	s := l.svc
 	if err := l.send(&pb.WorkResponse{Kind: &pb.WorkResponse_Welcome{Welcome: &pb.Welcome{
@@ -106,56 +105,56 @@ func (l *slot) serve() error {
 	answered, received := make(chan struct{}), make(chan error, 1)
 	s.serving.Go(func() {
 		defer close(answered)
-		l.answer()
+		l.sendAnswers()
 	})
 	s.serving.Go(func() {
 		defer close(l.exchanges)
-		received <- l.receive()
+		received <- l.receiveRequests()
 	})
-	s.serving.Go(l.beat)
-	tick := time.NewTicker(beatEvery)
+	s.serving.Go(l.sendHeartbeats)
+	tick := time.NewTicker(heartbeatInterval)
 	defer tick.Stop()
-	var said <-chan struct{} // closed once a worker that asks no more has its answers
+	var allAnswered <-chan struct{} // closed once all answers are sent to a worker that has closed its side
 	for {
 		select {
 		case err := <-received:
 			if !errors.Is(err, io.EOF) {
-				return err // an answer that it does not read would never be sent
+				return err // the worker does not read, so no more answers can be sent
 			}
-			said = answered
-		case <-said:
+			allAnswered = answered
+		case <-allAnswered:
 			return nil
 		case err := <-l.failed:
 			return err
 		case <-s.stopping:
 			return tree.ErrStopping
 		case <-tick.C:
-			if l.silent() {
-				return tree.ErrUnavailable.With("nothing was heard of the worker for %s", silentAtMost)
+			if l.isSilent() {
+				return tree.ErrUnavailable.With("nothing was heard of the worker for %s", heartbeatTimeout)
 			}
 		}
 	}
 }
 
-// end takes down what there is of a stream: first nothing new may come to it, then what is
-// there goes. The worker is known until somebody has asked whether it lives.
-func (l *slot) end(inGoodOrder bool) {
-	l.left.Store(inGoodOrder)
-	l.seat.close()
+// end takes the stream down: first it refuses new attempts, then it removes the current one. The
+// worker stays set until its liveness check has started.
+func (l *slot) end(cleanly bool) {
+	l.endedCleanly.Store(cleanly)
+	l.state.close()
 	l.standDown()
-	if inGoodOrder {
+	if cleanly {
 		l.abandon(false)
 	} else {
 		l.detach()
 	}
-	l.svc.roster.leave(l)
-	l.seat.leave()
-	l.seat.uncount()
+	l.svc.registry.removeStream(l)
+	l.state.releaseWorker()
+	l.state.uncount()
 }
 
-// beat tells the worker that this side is there, until the stream ends.
-func (l *slot) beat() {
-	tick := time.NewTicker(beatEvery)
+// sendHeartbeats sends heartbeats to the worker until the stream ends.
+func (l *slot) sendHeartbeats() {
+	tick := time.NewTicker(heartbeatInterval)
 	defer tick.Stop()
 	for {
 		select {
@@ -169,56 +168,56 @@ func (l *slot) beat() {
 	}
 }
 
-// silent reports whether a worker that sends heartbeats has stopped to.
-func (l *slot) silent() bool {
-	heard := l.heard.Load()
-	return heard != 0 && l.svc.Now().Sub(l.begun)-time.Duration(heard) > silentAtMost
+// isSilent reports whether a worker that sends heartbeats has stopped sending.
+func (l *slot) isSilent() bool {
+	heard := l.lastHeard.Load()
+	return heard != 0 && l.svc.Now().Sub(l.startedAt)-time.Duration(heard) > heartbeatTimeout
 }
 
-// send sends one response.
+// send sends one response. It is safe for concurrent use.
 func (l *slot) send(r *pb.WorkResponse) error {
 	l.sending.Lock()
 	defer l.sending.Unlock()
 	return l.stream.Send(r)
 }
 
-// receive submits what the worker asks until the stream ends.
-func (l *slot) receive() error {
+// receiveRequests submits the worker's requests until the stream ends.
+func (l *slot) receiveRequests() error {
 	for {
 		req, err := l.stream.Recv()
 		if err != nil {
 			return err
 		}
-		if l.heard.Load() != 0 || req.GetHeartbeat() != nil {
-			l.heard.Store(int64(max(l.svc.Now().Sub(l.begun), 1)))
+		if l.lastHeard.Load() != 0 || req.GetHeartbeat() != nil {
+			l.lastHeard.Store(int64(max(l.svc.Now().Sub(l.startedAt), 1)))
 		}
 		switch k := req.GetKind().(type) {
 		case *pb.WorkRequest_Heartbeat:
 			continue
 		case *pb.WorkRequest_Hello:
-			l.join(k.Hello)
+			l.handleHello(k.Hello)
 			continue
 		case *pb.WorkRequest_StandDown:
 			l.standDown()
 			continue
 		case *pb.WorkRequest_StandBy:
-			if err := l.standBy(req); err != nil {
+			if err := l.handleStandBy(req); err != nil {
 				return err
 			}
 			continue
 		case *pb.WorkRequest_Delta:
-			l.show(k.Delta)
+			l.publishDelta(k.Delta)
 			continue
 		}
 		if shows := req.GetShows(); shows != nil {
-			l.show(shows)
+			l.publishDelta(shows)
 		}
 		a, wanted, err := l.submit(req)
 		if err == nil && (!req.GetMore() || a.mayGrant) {
 			err = l.queue()
 		}
 		if err != nil {
-			a.conclude(l.svc)
+			a.finish(l.svc)
 			return err
 		}
 		if !wanted {
@@ -227,56 +226,57 @@ func (l *slot) receive() error {
 		select {
 		case l.exchanges <- a:
 		default:
-			a.conclude(l.svc)
+			a.finish(l.svc)
 			return tree.ErrBadInput.With("more than %d requests without an answer", workWindow)
 		}
 	}
 }
 
-// join notes whose stream it is. A worker of another pool takes none of this replica's runs.
-func (l *slot) join(hello *pb.Hello) {
-	l.svc.roster.join(l, hello)
+// handleHello records the worker of the stream. A worker of another pool takes no runs from this
+// replica, so its slot is not counted.
+func (l *slot) handleHello(hello *pb.Hello) {
+	l.svc.registry.setWorker(l, hello)
 	if pool := hello.GetPool(); pool != "" && pool != l.svc.Pool {
-		l.seat.uncount()
+		l.state.uncount()
 	}
 }
 
-// submit hands a request to the store. One that was sent before the worker knew
-// that its attempt is over is not wanted. The error ends the stream.
+// submit hands a request to the store. A request that the worker sent before it knew that its
+// attempt was over is not wanted, and gets no answer. An error ends the stream.
 func (l *slot) submit(req *pb.WorkRequest) (a *exchange, wanted bool, err error) {
 	a = &exchange{req: req}
-	lease := l.seat.current()
-	claim, again := req.GetClaim(), req.GetReattach()
-	if (claim != nil || again != nil) && (lease != nil || l.onStandby.Load() != nil || l.claiming.Swap(true)) {
+	lease := l.state.currentLease()
+	claim, reattach := req.GetClaim(), req.GetReattach()
+	if (claim != nil || reattach != nil) && (lease != nil || l.onStandby.Load() != nil || l.claiming.Swap(true)) {
 		return a, false, tree.ErrBadInput.With("a claim while an attempt is on the stream, or may come")
 	}
-	l.meet(req)
-	a.worker = l.seat.whose()
+	l.identifyWorker(req)
+	a.worker = l.state.currentWorker()
 	ctx := l.stream.Context()
 	switch {
 	case claim != nil && (claim.GetProtocol() > wire.Protocol || claim.GetProtocol() < wire.OldestProtocol):
-		a.err = errProtocol
+		a.err = errUnsupportedProtocol
 	case claim != nil:
 		session, cmd, err := wire.ClaimFrom(claim)
-		l.submitFor(a, session, cmd, cmd.Task, cmd.Token.Epoch, err)
-	case again != nil:
-		session, cmd, err := wire.ReattachFrom(again)
-		l.submitFor(a, session, cmd, cmd.Task, cmd.Token.Epoch, err)
+		l.submitAttempt(a, session, cmd, cmd.Task, cmd.Token.Epoch, err)
+	case reattach != nil:
+		session, cmd, err := wire.ReattachFrom(reattach)
+		l.submitAttempt(a, session, cmd, cmd.Task, cmd.Token.Epoch, err)
 	case lease == nil:
 		return a, false, nil
 	default:
 		var cmd tree.Command
-		if cmd, a.err = l.command(ctx, lease, req); a.err == nil {
+		if cmd, a.err = l.commandFrom(ctx, lease, req); a.err == nil {
 			l.prepare(a, lease, cmd)
 		}
 	}
 	return a, true, nil
 }
 
-// command reads a request of the attempt on the stream.
-func (l *slot) command(ctx context.Context, lease *lease, req *pb.WorkRequest) (tree.Command, error) {
+// commandFrom translates a request of the attempt on the stream.
+func (l *slot) commandFrom(ctx context.Context, lease *lease, req *pb.WorkRequest) (tree.Command, error) {
 	from := tree.From{Task: lease.task, Token: lease.token, Attach: lease.attach, Seq: req.GetSeq()}
-	if req.GetSeq() <= lease.stored {
+	if req.GetSeq() <= lease.storedSeq {
 		again := tree.Repeat{
 			From: from, Answered: req.GetAppend() != nil || req.GetEnd() != nil || req.GetStopHooks() != nil,
 			Summed: req.GetCompact() != nil, Launched: wire.ShellBlocks(req.GetSpawn()),
@@ -294,32 +294,32 @@ func (l *slot) command(ctx context.Context, lease *lease, req *pb.WorkRequest) (
 			return nil, err
 		}
 	}
-	l.svc.price(wire.Answer(req))
+	l.svc.setCost(wire.ModelAnswer(req))
 	cmd, err := wire.CommandFrom(req, from, agents)
-	return cmd, unreadable(err)
+	return cmd, badRequest(err)
 }
 
-// unreadable says that what a worker has sent makes no sense.
-func unreadable(err error) error {
+// badRequest marks an error of translation as the worker's fault.
+func badRequest(err error) error {
 	if err == nil {
 		return nil
 	}
 	return tree.ErrBadInput.With("%v", err)
 }
 
-// answer waits for each request in turn and sends what came of it, and tells the
-// worker when its attempt was ended from outside. Once the stream is broken nobody
-// waits for answers: the worker learns over another stream what was stored.
-func (l *slot) answer() {
+// sendAnswers waits for each request in turn and sends its outcome. It also tells the worker when its
+// attempt is revoked. Once the stream is broken it sends nothing more: the worker learns over
+// another stream what was stored.
+func (l *slot) sendAnswers() {
 	ctx := l.stream.Context()
 	broken := false
 	send := func(seq int64, responses ...*pb.WorkResponse) {
 		for _, r := range responses {
 			r.Seq = seq
 		}
-		if len(responses) > 1 { // of a run, which is on the stream
-			if held := l.seat.current(); held != nil && held.by.Has(wire.FeatureJoined) {
-				responses = wire.Joined(responses)
+		if len(responses) > 1 { // the answer comes with a run, which is on the stream
+			if held := l.state.currentLease(); held != nil && held.worker.Has(wire.FeatureJoined) {
+				responses = wire.JoinResponses(responses)
 			}
 		}
 		for _, r := range responses {
@@ -337,35 +337,35 @@ func (l *slot) answer() {
 			if !broken && ctx.Err() == nil {
 				responses, err = l.respond(ctx, a)
 			}
-			l.leftOver(a)
-			a.conclude(l.svc)
+			l.checkLateGrant(a)
+			a.finish(l.svc)
 			switch {
 			case broken || ctx.Err() != nil:
 				continue
 			case tree.CodeOf(err) == tree.CodeUnavailable:
-				broken = true // it may have been stored or not
+				broken = true // it is unknown whether the request was stored
 				l.failed <- err
 				continue
 			case err != nil:
-				responses = []*pb.WorkResponse{l.lose(ctx, err)}
+				responses = []*pb.WorkResponse{l.loseAttempt(ctx, err)}
 			}
 			send(a.req.GetSeq(), responses...)
-		case down := <-l.stoodDown:
-			send(0, l.toldStoodDown(ctx, down)...)
+		case down := <-l.standbyEnds:
+			send(0, l.answerStandbyEnd(ctx, down)...)
 		case <-l.drains:
 			send(0, &pb.WorkResponse{Kind: &pb.WorkResponse_Drain{Drain: &pb.Drain{}}})
-		case <-l.revoked:
-			lease := l.seat.current()
+		case <-l.leaseChanged:
+			lease := l.state.currentLease()
 			switch {
 			case lease == nil:
-			case l.svc.leases.gone(lease):
+			case l.svc.leases.isRevoked(lease):
 				if l.onStandby.Swap(nil) != nil {
-					<-l.stoodDown // with the run, which was held first, and of which the worker has not heard
+					<-l.standbyEnds // the revoked run, which was held before the worker heard of it
 				}
-				l.letGo()
-				send(0, lost("the run was ended from outside"))
-			case lease.by.Has(wire.FeatureCommands):
-				if message := l.svc.leases.released(lease); message > 0 {
+				l.dropAttempt()
+				send(0, lostResponse("the run was ended from outside"))
+			case lease.worker.Has(wire.FeatureCommands):
+				if message := l.svc.leases.takeRelease(lease); message > 0 {
 					send(0, backgroundCommands(message))
 				}
 			}

@@ -59,7 +59,7 @@ const callKeyColumns = "session task message block "
 var sessionTable = newTable("sessions", 1, 6, "id tenant agent root metadata- limits "+
 	"next_seq total pending running waiting- shells- "+
 	"input_tokens- output_tokens- cache_read_tokens- cache_write_tokens- cost_micros- priced_tokens- model_calls- updated_at fair_tag version | "+
-	"title created_at current_task- asking- grants- closed_at- deleted_at- workspace- "+
+	"title created_at current_task- asking- denied_calls- grants- closed_at- deleted_at- workspace- "+
 	"budget_tokens- budget_cost- budget_calls- reckoned_tokens- reckoned_cost- max_running on_approval-").withEmptyRow(sessionRow(&tree.Session{}, &sessionExtras{}))
 
 // taskTable lists first the columns that change with each claim, then those that change with an
@@ -116,7 +116,7 @@ func appendSessionRow(to []any, s *tree.Session, b *sessionExtras) []any {
 		&s.NextSeq, &s.Total, &s.Pending, &s.Running, &s.Waiting, &s.Shells,
 		&s.Usage.Input, &s.Usage.Output, &s.Usage.CacheRead, &s.Usage.CacheWrite, &s.Usage.Cost, &s.Usage.Priced, &s.ModelCalls,
 		timeColumn{&s.UpdatedAt}, &b.fairTag, &b.version,
-		&s.Title, timeColumn{&s.CreatedAt}, idColumn(&s.Current), &s.Asking, jsonColumn{&s.Grants},
+		&s.Title, timeColumn{&s.CreatedAt}, idColumn(&s.Current), &s.Asking, &s.DeniedCalls, jsonColumn{&s.Grants},
 		timeColumn{&s.ClosedAt}, timeColumn{&s.DeletedAt}, &s.Workspace, &s.Budget.Tokens, &s.Budget.Cost, &s.Budget.ModelCalls,
 		&s.CallEstimate.Tokens, &s.CallEstimate.Cost, &b.maxRunning, &s.OnApproval,
 	)

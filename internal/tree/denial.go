@@ -49,6 +49,7 @@ func (d *decision) closeDenied(t *Task, call *Call, denial Denial) {
 		d.closeCall(t, call)
 		return
 	}
+	d.session().DeniedCalls++
 	denial.Tool = call.Tool
 	denial.Argument = excerpt.Short(denial.Argument, maxDeniedArgument)
 	denial.Detail = excerpt.Short(denial.Detail, maxErrorDetail)

@@ -86,6 +86,9 @@ func (c *checker) log() {
 		if m, ok := e.Kind.(MessageAppended); ok && (m.UpTo > 0 || m.Role == RoleAssistant && c.tasks[e.Task].Kind != KindShell) {
 			then.ModelCalls++
 		}
+		if r, ok := e.Kind.(CallResolved); ok && r.Denial.Cause != DenialUnspecified {
+			then.DeniedCalls++
+		}
 		switch kind := e.Kind.(type) {
 		case SessionOpened:
 			c.must(i == 0, "the session is opened by event %d", e.Seq)
@@ -132,6 +135,7 @@ func (c *checker) log() {
 		}
 	}
 	c.must(c.session.ModelCalls == then.ModelCalls, "%d model calls are counted, the log has %d", c.session.ModelCalls, then.ModelCalls)
+	c.must(c.session.DeniedCalls == then.DeniedCalls, "%d denied calls are counted, the log has %d", c.session.DeniedCalls, then.DeniedCalls)
 	for id, t := range c.tasks {
 		c.must(t.State.Active() == active[id] && t.Run == current[id], "task %s is %s in run %d, its events differ", id, t.State, t.Run)
 	}

@@ -33,8 +33,9 @@ type Session struct {
 	ClosedAt  time.Time // zero: it is open
 	DeletedAt time.Time // since then its rows are being removed; zero: it is not deleted
 
-	Asking int      // open approvals
-	Grants []string // rules that no longer ask
+	Asking      int      // open approvals
+	DeniedCalls int      // calls of its tasks that were not allowed to run
+	Grants      []string // rules that no longer ask
 
 	Workspace string // the directory that it shares with other sessions; empty: its own
 

@@ -8,7 +8,7 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// Approval gives an approval as the contract shows it.
+// Approval converts an approval.
 func Approval(session tree.SessionID, a *tree.Approval) *pb.Approval {
 	return &pb.Approval{
 		SessionId: id(session), Id: id(a.ID), TaskId: id(a.Task), Run: int32(a.Run), Call: callRef(a.Ref),
@@ -28,7 +28,7 @@ func scope(state tree.ApprovalState, forSession bool) pb.ApprovalScope {
 	return pb.ApprovalScope_APPROVAL_SCOPE_ONCE
 }
 
-// approvalEvent fills in an event that is about an approval.
+// approvalEvent sets the kind of an event that is about an approval.
 func approvalEvent(out *pb.Event, kind tree.EventKind) {
 	switch k := kind.(type) {
 	case tree.ApprovalRequested:
@@ -48,8 +48,7 @@ func approvalEvent(out *pb.Event, kind tree.EventKind) {
 	}
 }
 
-// DecisionFrom reads an answer to an approval. The session is the zero id if none
-// is named.
+// DecisionFrom parses a decision on an approval. The session is the zero id if none is named.
 func DecisionFrom(req *pb.DecideApprovalRequest) (tree.SessionID, tree.DecideApproval, error) {
 	var cmd tree.DecideApproval
 	session, err := optionalID[tree.Session](req.GetSessionId())
@@ -74,7 +73,7 @@ func DecisionFrom(req *pb.DecideApprovalRequest) (tree.SessionID, tree.DecideApp
 	return session, cmd, nil
 }
 
-// ApprovalsFrom reads what a session says of what its sub-agents ask.
+// ApprovalsFrom parses how a session handles the approvals that its sub-agents request.
 func ApprovalsFrom(p *pb.Permissions) (policy.Approvals, error) {
 	switch p.GetApprovals() {
 	case pb.SubagentApprovals_SUBAGENT_APPROVALS_UNSPECIFIED:
@@ -90,7 +89,7 @@ func ApprovalsFrom(p *pb.Permissions) (policy.Approvals, error) {
 // maxRules bounds the rules of a session.
 const maxRules = 100
 
-// LayerFrom reads what a session says of permissions.
+// LayerFrom parses the permissions of a session.
 func LayerFrom(p *pb.Permissions) (policy.Layer, error) {
 	layer := policy.Layer{Mode: policy.Mode(p.GetMode())}
 	if _, known := pb.PermissionMode_name[int32(p.GetMode())]; !known {

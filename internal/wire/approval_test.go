@@ -76,8 +76,8 @@ func TestApprovalEventsHaveTheirKind(t *testing.T) {
 	}
 }
 
-// TestDenialsAreTold: an event says of a call that was denied why, and only of such a call; of what
-// a worker says of a denial counts what it can know.
+// TestDenialsAreTold: the event of a denied call has the reason, and no other event has. From a
+// worker's denial only what it can know is taken.
 func TestDenialsAreTold(t *testing.T) {
 	t.Parallel()
 	e := &tree.Event{Kind: tree.CallResolved{IsError: true, Denial: tree.Denial{

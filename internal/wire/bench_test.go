@@ -12,7 +12,7 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// answered is an assistant message with calls of so many bytes each.
+// answered returns an assistant message with so many calls of so many bytes each.
 func answered(calls, bytes int) *tree.Message {
 	m := &tree.Message{
 		ID: tree.ID[tree.Message]{1}, Ordinal: 2, Run: 1, Role: tree.RoleAssistant, Model: "scripted",
@@ -27,8 +27,7 @@ func answered(calls, bytes int) *tree.Message {
 	return m
 }
 
-// BenchmarkMessage is the way of a message between the core and the stream, each with
-// its encoding.
+// BenchmarkMessage converts and encodes a message, and decodes and converts it back.
 func BenchmarkMessage(b *testing.B) {
 	for _, calls := range []int{0, 1, 1000} {
 		m := answered(calls, 100)
@@ -61,7 +60,7 @@ func BenchmarkMessage(b *testing.B) {
 	}
 }
 
-// BenchmarkEvent is an event on its way into the database, and out of it to a watcher.
+// BenchmarkEvent encodes an event for the database, and decodes it for a watcher.
 func BenchmarkEvent(b *testing.B) {
 	e := &tree.Event{
 		Seq: 1000, Time: time.Unix(1_800_000_000, 0), Task: tree.TaskID{1}, Run: 1,

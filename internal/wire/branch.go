@@ -5,7 +5,7 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// Base says what a conversation goes on from; nil for one that begins with itself.
+// Base converts the base of a conversation; nil for a conversation without one.
 func Base(b tree.Base) *pb.Base {
 	if b.Kind == tree.BaseNone {
 		return nil
@@ -13,14 +13,14 @@ func Base(b tree.Base) *pb.Base {
 	return &pb.Base{Kind: pb.BaseKind(b.Kind), TaskId: id(b.Task), Ordinal: int32(b.Message), Block: int32(b.Block)}
 }
 
-// Attachment translates an image or a document.
+// Attachment converts an image or a document.
 func Attachment(a tree.Attachment) *pb.AttachmentBlock {
 	return &pb.AttachmentBlock{
 		Kind: pb.AttachmentKind(a.Kind), MediaType: a.MediaType, Name: a.Name, Data: a.Data, Url: a.URL,
 	}
 }
 
-// AttachmentFrom reads an image or a document.
+// AttachmentFrom parses an image or a document.
 func AttachmentFrom(a *pb.AttachmentBlock) tree.Attachment {
 	return tree.Attachment{
 		Kind: tree.AttachmentKind(a.GetKind()), MediaType: a.GetMediaType(), Name: a.GetName(),
@@ -28,8 +28,8 @@ func AttachmentFrom(a *pb.AttachmentBlock) tree.Attachment {
 	}
 }
 
-// aside translates what events of no run say, and reports whether it is one.
-func aside(kind tree.EventKind, out *pb.Event) bool {
+// branchEvent converts events that belong to no run, and reports whether kind is one of them.
+func branchEvent(kind tree.EventKind, out *pb.Event) bool {
 	switch k := kind.(type) {
 	case tree.BranchOpened:
 		out.Kind = &pb.Event_BranchOpened{BranchOpened: &pb.BranchOpened{
@@ -47,7 +47,7 @@ func aside(kind tree.EventKind, out *pb.Event) bool {
 	return true
 }
 
-// compactFrom reads a summary.
+// compactFrom parses a summary.
 func compactFrom(c *pb.Compact, from tree.From) (tree.Command, error) {
 	m, err := MessageFrom(c.GetMessage())
 	if err != nil {

@@ -8,15 +8,15 @@ import (
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 )
 
-// Cleaner takes out of text what must not be passed on.
+// Cleaner removes secrets from text.
 type Cleaner interface {
 	String(text string) string
-	// JSON does it within a JSON text, which stays one.
+	// JSON removes them from a JSON text, and keeps the JSON valid.
 	JSON(text string) string
 }
 
-// Clean does it to all text of a message, in place. Bytes are left alone. Reasoning
-// that is changed loses its seal, which is of what it was.
+// Clean removes secrets from all text of a message, in place. It does not change bytes. If it
+// changes the text of reasoning, it removes the signature, which no longer fits the text.
 func Clean(m proto.Message, c Cleaner) {
 	if m != nil {
 		clean(m.ProtoReflect(), c)
@@ -54,7 +54,7 @@ func clean(m protoreflect.Message, c Cleaner) {
 	})
 }
 
-// cleanMap makes a map anew if there is something in it, names included.
+// cleanMap replaces a map if one of its keys or values has a secret.
 func cleanMap(m protoreflect.Message, f protoreflect.FieldDescriptor, old protoreflect.Map, c Cleaner) {
 	now, dirty := m.NewField(f).Map(), false
 	old.Range(func(k protoreflect.MapKey, v protoreflect.Value) bool {
@@ -69,7 +69,7 @@ func cleanMap(m protoreflect.Message, f protoreflect.FieldDescriptor, old protor
 	}
 }
 
-// cleanValue gives what to set in the place of a value; messages change themselves.
+// cleanValue returns the clean value and whether it differs. Messages are changed in place.
 func cleanValue(f protoreflect.FieldDescriptor, v protoreflect.Value, c Cleaner) (_ protoreflect.Value, changed bool) {
 	switch f.Kind() {
 	case protoreflect.StringKind:
@@ -83,7 +83,7 @@ func cleanValue(f protoreflect.FieldDescriptor, v protoreflect.Value, c Cleaner)
 	return v, false
 }
 
-// CleanStatus gives a status whose text may be passed on.
+// CleanStatus returns a status error without secrets in its text.
 func CleanStatus(err error, c Cleaner) error {
 	st, ok := status.FromError(err)
 	if err == nil || !ok || c.String(st.Message()) == st.Message() {

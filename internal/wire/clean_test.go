@@ -13,7 +13,7 @@ import (
 	"github.com/coppice-run/coppice/internal/wire"
 )
 
-// censor puts an x in the place of each "bad".
+// censor replaces each "bad" with an x.
 type censor struct{}
 
 func (censor) String(text string) string { return strings.ReplaceAll(text, "bad", "x") }

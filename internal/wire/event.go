@@ -9,10 +9,10 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// Event gives an event as the contract shows it.
+// Event converts an event.
 func Event(e *tree.Event) *pb.Event {
 	out := &pb.Event{Seq: e.Seq, Time: timestamp(e.Time), TaskId: id(e.Task), Run: int32(e.Run)}
-	if aside(e.Kind, out) {
+	if branchEvent(e.Kind, out) {
 		return out
 	}
 	switch k := e.Kind.(type) {
@@ -84,10 +84,10 @@ func callRef(r tree.CallRef) *pb.CallRef {
 	return &pb.CallRef{Message: int32(r.Message), Block: int32(r.Block)}
 }
 
-// EncodeEvent gives the bytes that the store keeps of an event.
+// EncodeEvent returns the bytes of an event as they are stored.
 func EncodeEvent(e *tree.Event) []byte { return encode(Event(e)) }
 
-// DecodeEvent reads what EncodeEvent gave.
+// DecodeEvent decodes the result of EncodeEvent.
 func DecodeEvent(data []byte) (*pb.Event, error) {
 	e := new(pb.Event)
 	if err := proto.Unmarshal(data, e); err != nil {

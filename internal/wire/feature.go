@@ -2,37 +2,37 @@ package wire
 
 import "slices"
 
-// Protocol is the highest version of the worker protocol spoken here, and
-// OldestProtocol the lowest.
+// Protocol and OldestProtocol are the highest and the lowest supported version of the worker
+// protocol.
 const (
 	Protocol       = 1
 	OldestProtocol = 1
 )
 
-// What a side of a worker's stream can do beyond the protocol version.
+// Optional features of the two sides of a worker's stream.
 const (
-	FeatureReattach   = "reattach"   // both: an attempt may go on over another stream
-	FeatureHeartbeat  = "heartbeat"  // both: it says again and again that it is there
-	FeaturePolicy     = "policy"     // both: calls are judged before the worker runs them
-	FeatureCommands   = "commands"   // both: commands may go on in the background, as tasks
-	FeatureWorkspaces = "workspaces" // both: there may be more than one
-	FeatureJoined     = "joined"     // both: it takes several messages in one
-	FeatureGiven      = "given"      // the worker: it asks for a run that it was given and has not heard of
-	FeatureStandby    = "standby"    // the replica: a slot may stand by that has had no run before
+	FeatureReattach   = "reattach"   // both: an attempt may continue over another stream
+	FeatureHeartbeat  = "heartbeat"  // both: sends heartbeats
+	FeaturePolicy     = "policy"     // both: permissions are checked before a worker runs a call
+	FeatureCommands   = "commands"   // both: commands may continue in the background, as tasks
+	FeatureWorkspaces = "workspaces" // both: supports several workspaces
+	FeatureJoined     = "joined"     // both: accepts several messages in one
+	FeatureGiven      = "given"      // the worker: asks for a run that it was given without hearing of it
+	FeatureStandby    = "standby"    // the replica: a slot may stand by before its first run
 )
 
-// Features are what one side has said that it can do.
+// Features are the features that one side has announced.
 type Features []string
 
-// Has reports whether that was among it.
+// Has reports whether a feature was announced.
 func (f Features) Has(feature string) bool { return slices.Contains(f, feature) }
 
-// WorkerFeatures are those of a worker of this release.
+// WorkerFeatures returns the features of a worker of this release.
 func WorkerFeatures() Features {
 	return Features{FeatureReattach, FeatureHeartbeat, FeaturePolicy, FeatureCommands, FeatureWorkspaces, FeatureGiven, FeatureJoined}
 }
 
-// ReplicaFeatures are those of a replica of this release.
+// ReplicaFeatures returns the features of a replica of this release.
 func ReplicaFeatures() Features {
 	return Features{FeatureReattach, FeatureHeartbeat, FeaturePolicy, FeatureCommands, FeatureWorkspaces, FeatureJoined, FeatureStandby}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// FuzzDecodeBody: a stored body that can be read is the same after it was stored
-// again, and one that can't be read is an error.
+// FuzzDecodeBody: a stored body that can be decoded is the same after it is encoded again. Any
+// other is an error.
 func FuzzDecodeBody(f *testing.F) {
 	m := whole()
 	f.Add(EncodeBody(&m))
@@ -29,7 +29,7 @@ func FuzzDecodeBody(f *testing.F) {
 	})
 }
 
-// FuzzDecodeEvent: the same of a stored event.
+// FuzzDecodeEvent does the same with a stored event.
 func FuzzDecodeEvent(f *testing.F) {
 	f.Add(EncodeEvent(&tree.Event{Seq: 1, Task: tree.TaskID{1}, Run: 1, Kind: tree.Started{Parent: tree.TaskID{2}, Agent: "a"}}))
 	f.Add(EncodeEvent(&tree.Event{Seq: 1 << 62, Kind: tree.MessageAppended{Calls: []tree.OpenedCall{{Block: 1, Tool: "t"}}}}))
@@ -45,7 +45,7 @@ func FuzzDecodeEvent(f *testing.F) {
 	})
 }
 
-// FuzzAttempt: what a worker says of an attempt is taken as it is, or refused.
+// FuzzAttempt: a worker's request for an attempt is taken as it is, or refused.
 func FuzzAttempt(f *testing.F) {
 	f.Add(tree.SessionID{1}.String(), tree.TaskID{2}.String(), int64(1), uint64(1)<<63, "w")
 	f.Add(tree.SessionID{}.String(), tree.TaskID{2}.String(), int64(-1), uint64(0), "")

@@ -28,7 +28,7 @@ func callbackEnded(k tree.CallbackEnded) *pb.CallbackEnded {
 	return out
 }
 
-// HookReports gives what a worker tells of hooks.
+// HookReports converts a worker's reports on hooks.
 func HookReports(ran []tree.HookRun) []*pb.HookReport {
 	out := make([]*pb.HookReport, len(ran))
 	for i, r := range ran {
@@ -53,8 +53,8 @@ func hookReportsFrom(reports []*pb.HookReport) []tree.HookRun {
 	return ran
 }
 
-// enum gives a number of the contract for one of the core's, which is smaller: what
-// does not fit is unspecified.
+// enum converts a number of the contract to the core's smaller type. A number that does not fit
+// becomes unspecified.
 func enum[E ~int32](n E) uint8 {
 	if n < 0 || n > math.MaxUint8 {
 		return 0

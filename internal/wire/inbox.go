@@ -10,7 +10,7 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// inboxEvent gives what an event says of an inbox or of a session's life.
+// inboxEvent sets the kind of an event that is about an inbox or the life of a session.
 func inboxEvent(out *pb.Event, kind tree.EventKind) {
 	switch k := kind.(type) {
 	case tree.InboxTaken:
@@ -30,7 +30,7 @@ func inboxEvent(out *pb.Event, kind tree.EventKind) {
 	}
 }
 
-// InboxEntry gives what waits for a task.
+// InboxEntry converts an entry of an inbox.
 func InboxEntry(e *tree.InboxEntry) *pb.InboxEntry {
 	said := tree.Message{Blocks: e.Blocks}
 	return &pb.InboxEntry{
@@ -38,15 +38,14 @@ func InboxEntry(e *tree.InboxEntry) *pb.InboxEntry {
 	}
 }
 
-// entryTrace is the field in which the body of an entry has the trace of who has sent it. Replicas
-// that don't know it pass it over.
+// entryTrace is the field with the sender's trace in the stored body of an inbox entry. Replicas
+// that don't know the field ignore it.
 const (
 	entryTrace      protowire.Number = 100
 	entryTraceBytes                  = len(tree.Trace{}.ID) + 8 + 1
 )
 
-// EncodeEntry gives what the store keeps as one value of what waits for a task: its blocks and
-// its trace.
+// EncodeEntry returns the stored body of an inbox entry: its blocks and its trace.
 func EncodeEntry(e *tree.InboxEntry) []byte {
 	body := EncodeBody(&tree.Message{Blocks: e.Blocks})
 	if e.Trace.IsZero() {
@@ -59,7 +58,7 @@ func EncodeEntry(e *tree.InboxEntry) []byte {
 	return append(body, e.Trace.Flags)
 }
 
-// DecodeEntry reads what EncodeEntry gave.
+// DecodeEntry decodes the result of EncodeEntry.
 func DecodeEntry(data []byte, e *tree.InboxEntry) error {
 	var m tree.Message
 	if err := DecodeBody(data, &m); err != nil {
@@ -68,7 +67,7 @@ func DecodeEntry(data []byte, e *tree.InboxEntry) error {
 	if len(m.Blocks) > 0 {
 		e.Blocks = m.Blocks
 	}
-	for len(data) > 0 { // which are fields, or it could not have been decoded
+	for len(data) > 0 { // data consists of valid fields, because it was decoded above
 		field, _, tag := protowire.ConsumeTag(data)
 		if field != entryTrace {
 			_, _, n := protowire.ConsumeField(data)
@@ -86,7 +85,7 @@ func DecodeEntry(data []byte, e *tree.InboxEntry) error {
 	return nil
 }
 
-// Output gives what there is to read of a task's run.
+// Output converts the output of a task's run.
 func Output(t *tree.Task, out tree.Output, cut bool) *pb.TaskOutput {
 	all := &pb.TaskOutput{
 		TaskId: id(t.ID), Kind: pb.TaskKind(t.Kind), Status: pb.TaskState(t.State), Description: t.Description,
@@ -106,7 +105,7 @@ func Output(t *tree.Task, out tree.Output, cut bool) *pb.TaskOutput {
 	return all
 }
 
-// joinFrom reads how a child is joined.
+// joinFrom parses how a child is joined.
 func joinFrom(c *pb.SpawnChild) tree.Join {
 	need := c.GetJoinNeed()
 	switch policy := c.GetJoin(); {
@@ -123,7 +122,7 @@ func joinFrom(c *pb.SpawnChild) tree.Join {
 // unknownJoin is a policy that the core refuses.
 const unknownJoin = tree.Join(255)
 
-// SetJoin says of a child how it is joined.
+// SetJoin sets how a child is joined.
 func SetJoin(c *pb.SpawnChild, j tree.Join) {
 	c.Join = pb.JoinPolicy_JOIN_POLICY_ALL
 	if j != tree.JoinAll {

@@ -1,6 +1,6 @@
-// Package wire translates between the core's types and the protobuf messages of
-// the contract, and between named errors and gRPC statuses. Nothing is decided
-// here. The enums of both sides have the same numbers, which a test holds them to.
+// Package wire converts between the core's types and the protobuf messages of the contract, and
+// between named errors and gRPC statuses. It decides nothing. Functions named XFrom convert from
+// protobuf. Enums have the same numbers on both sides; a test checks that.
 package wire
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// Message gives a message as the contract shows it.
+// Message converts a message.
 func Message(m *tree.Message) *pb.Message {
 	return &pb.Message{
 		Id:         id(m.ID),
@@ -34,7 +34,7 @@ func Message(m *tree.Message) *pb.Message {
 	}
 }
 
-// MessageFrom reads a message of the contract; the task is not part of it.
+// MessageFrom parses a message. The task is not part of it.
 func MessageFrom(m *pb.Message) (tree.Message, error) {
 	blocks, err := BlocksFrom(m.GetBlocks())
 	if err != nil {
@@ -66,7 +66,7 @@ func MessageFrom(m *pb.Message) (tree.Message, error) {
 	return out, nil
 }
 
-// Messages translates a list of messages.
+// Messages converts a list of messages.
 func Messages(ms []tree.Message) []*pb.Message {
 	out := make([]*pb.Message, len(ms))
 	for i := range ms {
@@ -75,7 +75,7 @@ func Messages(ms []tree.Message) []*pb.Message {
 	return out
 }
 
-// MessagesFrom reads a list of messages.
+// MessagesFrom parses a list of messages.
 func MessagesFrom(ms []*pb.Message) ([]tree.Message, error) {
 	out := make([]tree.Message, len(ms))
 	for i, m := range ms {
@@ -87,11 +87,11 @@ func MessagesFrom(ms []*pb.Message) ([]tree.Message, error) {
 	return out, nil
 }
 
-// pieceBytes is about how much transcript goes into one message on a stream.
+// pieceBytes is the approximate maximum size of a piece of a transcript.
 const pieceBytes = 256 << 10
 
-// Pieces cuts a transcript into pieces that fit into a message on a stream each;
-// a message that is larger than that is a piece of its own.
+// Pieces splits a transcript into pieces, each of which fits into one message of a stream. A
+// message that is larger than pieceBytes is a piece of its own.
 func Pieces(messages []*pb.Message) [][]*pb.Message {
 	var out [][]*pb.Message
 	size := 0
@@ -106,7 +106,7 @@ func Pieces(messages []*pb.Message) [][]*pb.Message {
 	return out
 }
 
-// Blocks translates the parts of a message.
+// Blocks converts the parts of a message.
 func Blocks(blocks []tree.Block) []*pb.Block {
 	out := make([]*pb.Block, len(blocks))
 	for i, b := range blocks {
@@ -130,14 +130,14 @@ func Blocks(blocks []tree.Block) []*pb.Block {
 	return out
 }
 
-// ToolResult translates the result of a call.
+// ToolResult converts the result of a call.
 func ToolResult(r tree.ToolResult) *pb.ToolResultBlock {
 	return &pb.ToolResultBlock{
 		Block: int32(r.Block), ProviderId: r.ProviderID, Text: r.Text, IsError: r.IsError,
 	}
 }
 
-// BlocksFrom reads the parts of a message; a block without a kind is an error.
+// BlocksFrom parses the parts of a message. A block without a kind is an error.
 func BlocksFrom(blocks []*pb.Block) ([]tree.Block, error) {
 	out := make([]tree.Block, len(blocks))
 	for i, b := range blocks {
@@ -162,14 +162,14 @@ func BlocksFrom(blocks []*pb.Block) ([]tree.Block, error) {
 	return out, nil
 }
 
-// ToolResultFrom reads the result of a call.
+// ToolResultFrom parses the result of a call.
 func ToolResultFrom(r *pb.ToolResultBlock) tree.ToolResult {
 	return tree.ToolResult{
 		Block: int(r.GetBlock()), ProviderID: r.GetProviderId(), Text: r.GetText(), IsError: r.GetIsError(),
 	}
 }
 
-// costMicros gives what is known of a cost; nil if that is nothing.
+// costMicros returns the known cost, or nil if no tokens are priced.
 func costMicros(u tree.Usage) *int64 {
 	if u.Priced == 0 {
 		return nil
@@ -177,7 +177,7 @@ func costMicros(u tree.Usage) *int64 {
 	return &u.Cost
 }
 
-// Usage translates token counts; nil for none.
+// Usage converts token counts; nil if all are zero.
 func Usage(u tree.Usage) *pb.Usage {
 	if u == (tree.Usage{}) {
 		return nil
@@ -189,7 +189,7 @@ func Usage(u tree.Usage) *pb.Usage {
 	}
 }
 
-// UsageFrom reads token counts.
+// UsageFrom parses token counts.
 func UsageFrom(u *pb.Usage) tree.Usage {
 	return tree.Usage{
 		Input: u.GetInputTokens(), Output: u.GetOutputTokens(),
@@ -198,7 +198,7 @@ func UsageFrom(u *pb.Usage) tree.Usage {
 	}
 }
 
-// Budget gives what a session may use; nil if there is no bound.
+// Budget converts a budget; nil if it has no bound.
 func Budget(b tree.Budget) *pb.Budget {
 	if b == (tree.Budget{}) {
 		return nil
@@ -206,13 +206,13 @@ func Budget(b tree.Budget) *pb.Budget {
 	return &pb.Budget{Tokens: b.Tokens, CostMicros: b.Cost, ModelCalls: b.ModelCalls}
 }
 
-// BudgetFrom reads what a session may use.
+// BudgetFrom parses a budget.
 func BudgetFrom(b *pb.Budget) tree.Budget {
 	return tree.Budget{Tokens: b.GetTokens(), Cost: b.GetCostMicros(), ModelCalls: b.GetModelCalls()}
 }
 
-// EncodeBody gives the part of a message that the store keeps as one value:
-// blocks, model, usage, stop reason, what it sums up, and on behalf of whom.
+// EncodeBody returns the part of a message that is stored as one value: blocks, model, usage, stop
+// reason, what it sums up, and its source. It returns nil if all of these are empty.
 func EncodeBody(m *tree.Message) []byte {
 	if len(m.Blocks) == 0 && m.Model == "" && m.Usage == (tree.Usage{}) && m.Stop == tree.StopUnspecified && m.Source == "" {
 		return nil
@@ -223,7 +223,7 @@ func EncodeBody(m *tree.Message) []byte {
 	})
 }
 
-// DecodeBody reads what EncodeBody gave into a message.
+// DecodeBody decodes the result of EncodeBody into a message.
 func DecodeBody(data []byte, m *tree.Message) error {
 	var body pb.Message
 	if err := proto.Unmarshal(data, &body); err != nil {
@@ -239,8 +239,8 @@ func DecodeBody(data []byte, m *tree.Message) error {
 	return nil
 }
 
-// encode marshals a message of ours. It fails only on text that is not UTF-8,
-// which is made so where it comes in.
+// encode marshals a message. It fails, and panics, only on text that is not UTF-8; all text is made
+// valid where it enters the system.
 func encode(m proto.Message) []byte {
 	data, err := proto.Marshal(m)
 	if err != nil {
@@ -249,7 +249,7 @@ func encode(m proto.Message) []byte {
 	return data
 }
 
-// id gives the text form; empty for the zero id.
+// id returns the text of an id; empty for the zero id.
 func id[Of any](id tree.ID[Of]) string {
 	if id.IsZero() {
 		return ""
@@ -257,7 +257,7 @@ func id[Of any](id tree.ID[Of]) string {
 	return id.String()
 }
 
-// optionalID reads an id; empty text is the zero id.
+// optionalID parses an id; empty text is the zero id.
 func optionalID[Of any](s string) (tree.ID[Of], error) {
 	if s == "" {
 		return tree.ID[Of]{}, nil

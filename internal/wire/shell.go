@@ -7,7 +7,7 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// shellFrom reads the command that a child is; nil if it is an agent.
+// shellFrom parses the command that a child is; nil if the child is an agent.
 func shellFrom(c *pb.SpawnChild) *tree.Shell {
 	s := c.GetShell()
 	if s == nil {
@@ -19,7 +19,7 @@ func shellFrom(c *pb.SpawnChild) *tree.Shell {
 	}
 }
 
-// ShellBlocks are the calls for which a request asks for commands.
+// ShellBlocks returns the blocks of the calls for which a request asks to start commands.
 func ShellBlocks(s *pb.Spawn) []int {
 	var blocks []int
 	for _, c := range s.GetChildren() {
@@ -30,7 +30,7 @@ func ShellBlocks(s *pb.Spawn) []int {
 	return blocks
 }
 
-// Launched gives the commands that have become tasks.
+// Launched converts the commands that have become tasks.
 func Launched(all []tree.Launch) []*pb.LaunchedCommand {
 	var out []*pb.LaunchedCommand
 	for _, l := range all {
@@ -50,7 +50,7 @@ func commandEndFrom(e *pb.CommandEnd, from tree.From) tree.EndShell {
 	return end
 }
 
-// shellOutput is what a command's output has beside what all output has.
+// shellOutput returns the part of an output that only commands have.
 func shellOutput(t *tree.Task, out tree.Output) *pb.ShellOutput {
 	return &pb.ShellOutput{Command: out.Prompt, Error: out.Error, Reason: pb.Reason(t.Reason)}
 }

@@ -12,7 +12,8 @@ import (
 	"github.com/coppice-run/coppice/internal/wire"
 )
 
-// TestCommandsAreRead: what the worker of a command, and the one that asks for it, say.
+// TestCommandsAreRead: requests that start a command, and those of the command's worker, are
+// parsed.
 func TestCommandsAreRead(t *testing.T) {
 	t.Parallel()
 	from := tree.From{Task: tree.TaskID{1}, Seq: 4}

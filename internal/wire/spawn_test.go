@@ -13,7 +13,7 @@ import (
 	"github.com/coppice-run/coppice/internal/wire"
 )
 
-// TestSpawnIsReadWhole: each field of a child that a worker asks for makes a difference.
+// TestSpawnIsReadWhole: each field of a child in a request makes a difference.
 func TestSpawnIsReadWhole(t *testing.T) {
 	t.Parallel()
 	child := &pb.SpawnChild{

@@ -12,7 +12,7 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// grpcCodes is the one table of codes.
+// grpcCodes is the only table of codes.
 var grpcCodes = map[tree.Code]codes.Code{
 	tree.CodeInternal:     codes.Internal,
 	tree.CodeNotFound:     codes.NotFound,
@@ -26,16 +26,15 @@ var grpcCodes = map[tree.Code]codes.Code{
 	tree.CodeDenied:       codes.PermissionDenied,
 }
 
-// The refusals of those who may not call. They carry no more than that, whatever
-// was called.
+// The refusals of calls without a valid token. They say nothing about the call.
 var (
 	ErrUnauthenticated = status.Error(codes.Unauthenticated, "the call carries no valid token")
 	ErrForbidden       = status.Error(codes.PermissionDenied, "the token does not allow the call")
 )
 
-// Status gives the gRPC status of an error. The text of a named refusal is for
-// the caller; what has no code is internal, and its cause stays with us.
-// internal reports such an error, which the caller has to log.
+// Status converts an error to a gRPC status. The text of a named error is for the caller. An error
+// without a code is internal: the status has a generic text, and the caller of Status has to log
+// the error, which internal reports.
 func Status(err error) (internal bool, st error) {
 	var named *tree.Error
 	switch {
@@ -54,10 +53,10 @@ func Status(err error) (internal bool, st error) {
 	return true, status.Error(codes.Internal, "internal error")
 }
 
-// errorDomain is whose reasons those of refusals are.
+// errorDomain is the domain of the reasons in ErrorInfo.
 const errorDomain = "coppice.v1"
 
-// refusal carries the reason of a named refusal beside its text.
+// refusal returns the status of a named error, with its reason.
 func refusal(named *tree.Error) error {
 	st := status.New(grpcCodes[named.Code], named.Error())
 	detailed, err := st.WithDetails(&errdetails.ErrorInfo{Reason: named.Reason(), Domain: errorDomain})
@@ -67,7 +66,7 @@ func refusal(named *tree.Error) error {
 	return detailed.Err()
 }
 
-// Refusal is the status of an error as one of many answers on a stream carries it.
+// Refusal converts an error to the refusal of one of several requests on a stream.
 func Refusal(err error) *pb.Refusal {
 	st := status.Convert(err)
 	shown := &pb.Refusal{Code: int32(st.Code()), Message: st.Message()}

@@ -7,54 +7,54 @@ import (
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 )
 
-// Step is a step of a watched session as it goes over the wire. It is encoded once,
-// for however many are sent it, and does not change.
+// Step is a step of a watched session in its encoded form. It is encoded once, however many
+// watchers it is sent to, and is immutable.
 type Step struct {
-	buffers mem.BufferSlice // one, or of several events
+	buffers mem.BufferSlice // one buffer, or those of several events
 }
 
-// The numbers of the fields of a WatchSessionResponse that hold an event, and those that
-// follow on it. The tag of each is one byte.
+// The fields of a WatchSessionResponse that hold the first event and the following ones. The tag of
+// each is one byte.
 const (
 	stepEvent protowire.Number = 1
 	stepMore  protowire.Number = 4
 )
 
-// tagOfMore begins an event that follows on another one.
-var tagOfMore = mem.SliceBuffer(protowire.AppendTag(nil, stepMore, protowire.BytesType))
+// moreTag precedes each event after the first.
+var moreTag = mem.SliceBuffer(protowire.AppendTag(nil, stepMore, protowire.BytesType))
 
-// EventStep is the step of an event, from the bytes that the store keeps of it.
+// EventStep returns the step of a stored event.
 func EventStep(stored []byte) *Step {
 	data := make([]byte, 0, protowire.SizeTag(stepEvent)+protowire.SizeBytes(len(stored)))
 	data = protowire.AppendTag(data, stepEvent, protowire.BytesType)
 	return newStep(protowire.AppendBytes(data, stored))
 }
 
-// DeltaStep is the step of a piece of text, which has to be valid UTF-8.
+// DeltaStep returns the step of a piece of text, which must be valid UTF-8.
 func DeltaStep(d *pb.Delta) *Step {
 	return newStep(encode(&pb.WatchSessionResponse{Step: &pb.WatchSessionResponse_Delta{Delta: d}}))
 }
 
-// newStep takes the bytes over.
+// newStep takes ownership of data.
 func newStep(data []byte) *Step { return &Step{mem.BufferSlice{mem.SliceBuffer(data)}} }
 
-// Together is one step of the events of several, none of which is copied.
-func Together(events []*Step) *Step {
+// JoinSteps returns one step with the events of several steps. It copies none of them.
+func JoinSteps(events []*Step) *Step {
 	if len(events) == 1 {
 		return events[0]
 	}
 	buffers := make(mem.BufferSlice, 0, 2*len(events)-1)
 	buffers = append(buffers, events[0].buffers...)
 	for _, e := range events[1:] {
-		buffers = append(buffers, tagOfMore, mem.SliceBuffer(e.buffers[0].ReadOnlyData()[len(tagOfMore):]))
+		buffers = append(buffers, moreTag, mem.SliceBuffer(e.buffers[0].ReadOnlyData()[len(moreTag):]))
 	}
 	return &Step{buffers}
 }
 
-// Len is how many bytes its encoding has.
+// Len returns the size of the encoding.
 func (s *Step) Len() int { return s.buffers.Len() }
 
-// Bytes is a copy of the encoding.
+// Bytes returns a copy of the encoding.
 func (s *Step) Bytes() []byte {
 	all := make([]byte, 0, s.Len())
 	for _, b := range s.buffers {
@@ -63,5 +63,5 @@ func (s *Step) Bytes() []byte {
 	return all
 }
 
-// Buffers is the encoding as gRPC takes it. It need not be freed, and may be.
+// Buffers returns the encoding for gRPC. It need not be freed, and may be.
 func (s *Step) Buffers() mem.BufferSlice { return s.buffers }

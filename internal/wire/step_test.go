@@ -24,7 +24,7 @@ func TestEventsTogether(t *testing.T) {
 			want.More = append(want.More, Event(e))
 		}
 		var got pb.WatchSessionResponse
-		both := Together(steps)
+		both := JoinSteps(steps)
 		if err := proto.Unmarshal(both.Bytes(), &got); err != nil || !proto.Equal(&got, want) || both.Len() != len(both.Bytes()) {
 			t.Errorf("%d together are read as %v, %v", len(steps), &got, err)
 		}

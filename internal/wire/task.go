@@ -7,7 +7,7 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// Task gives a task as the contract shows it, without the text of its result.
+// Task converts a task, without the text of its result.
 func Task(t *tree.Task) *pb.Task {
 	out := &pb.Task{
 		SessionId:    id(t.Session),
@@ -59,7 +59,7 @@ func Task(t *tree.Task) *pb.Task {
 	return out
 }
 
-// Session gives a session as the contract shows it; root is its root task.
+// Session converts a session and its root task.
 func Session(s *tree.Session, root *tree.Task) *pb.Session {
 	return &pb.Session{
 		Id:         id(s.ID),
@@ -78,6 +78,7 @@ func Session(s *tree.Session, root *tree.Task) *pb.Session {
 		Metadata:   s.Metadata,
 
 		OpenApprovals: int32(s.Asking),
+		DeniedCalls:   int32(s.DeniedCalls),
 		CurrentTaskId: id(s.CurrentTask()),
 		CloseTime:     timestamp(s.ClosedAt),
 		NoBackground:  s.Limits.NoBackground,

@@ -20,8 +20,8 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// TestEnumsHaveTheSameNumbers holds the core's enums, which have names, to those
-// of the contract; the others are held by the round trips below.
+// TestEnumsHaveTheSameNumbers compares the core's enums that have names with those of the contract.
+// The others are covered by the round trips below.
 func TestEnumsHaveTheSameNumbers(t *testing.T) {
 	t.Parallel()
 	same := func(descriptor protoreflect.EnumDescriptor, prefix string, name func(n int) string) {
@@ -199,8 +199,8 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// FuzzWorkRequest reads whatever a worker may send; it must not panic, and what
-// it accepts has to be a command.
+// FuzzWorkRequest parses arbitrary requests of a worker. It must not panic, and a request that it
+// accepts has to be a command.
 func FuzzWorkRequest(f *testing.F) {
 	m := whole()
 	for _, req := range []*pb.WorkRequest{
@@ -256,7 +256,8 @@ func TestPiecesHoldEverythingInOrder(t *testing.T) {
 	}
 }
 
-// TestJoinedResponsesComeApart in their order, whether they were joined or are too many for that.
+// TestJoinedResponsesComeApart: responses keep their order, whether they were joined or are too
+// many for that.
 func TestJoinedResponsesComeApart(t *testing.T) {
 	t.Parallel()
 	for n := range 6 {
@@ -264,13 +265,13 @@ func TestJoinedResponsesComeApart(t *testing.T) {
 		for i := range n {
 			sent = append(sent, &pb.WorkResponse{Seq: int64(i + 1)})
 		}
-		joined := Joined(sent)
-		if want := map[bool]int{true: min(n, 1), false: n}[n <= mostJoined]; len(joined) != want {
+		joined := JoinResponses(sent)
+		if want := map[bool]int{true: min(n, 1), false: n}[n <= maxJoined]; len(joined) != want {
 			t.Errorf("%d responses are %d messages, want %d", n, len(joined), want)
 		}
 		var got []int64
 		for _, m := range joined {
-			for r := range Apart(m) {
+			for r := range SplitResponses(m) {
 				got = append(got, r.GetSeq())
 			}
 		}

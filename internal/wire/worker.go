@@ -9,7 +9,7 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// ClaimFrom reads a claim. The session is returned beside the command.
+// ClaimFrom parses a claim and returns its session separately.
 func ClaimFrom(c *pb.Claim) (tree.SessionID, tree.Claim, error) {
 	session, err := tree.ParseID[tree.Session](c.GetSessionId())
 	if err != nil {
@@ -26,8 +26,8 @@ func ClaimFrom(c *pb.Claim) (tree.SessionID, tree.Claim, error) {
 	}, nil
 }
 
-// ReattachFrom reads a reattachment. The session is returned beside the command. A slot that has
-// only stood by goes on with no run, of no session.
+// ReattachFrom parses a reattachment and returns its session separately. Both are zero for a slot
+// that has only stood by, because it has no run to continue.
 func ReattachFrom(r *pb.Reattach) (tree.SessionID, tree.Reattach, error) {
 	if r.GetSessionId() == "" && r.GetTaskId() == "" && r.GetTakesNonce() != 0 {
 		return tree.SessionID{}, tree.Reattach{}, nil
@@ -43,12 +43,11 @@ func ReattachFrom(r *pb.Reattach) (tree.SessionID, tree.Reattach, error) {
 	return session, tree.Reattach{Task: task, Token: tree.Token{Epoch: r.GetEpoch(), Nonce: r.GetNonce()}}, nil
 }
 
-// AgentLookup completes a child of which the names of its agent and its model are
-// known: with the agent, if there is one that may be spawned, and the model.
+// AgentLookup sets the agent and the model of a child by their names, if the agent exists and may
+// be spawned.
 type AgentLookup func(child *tree.Child)
 
-// CommandFrom reads a request of a running attempt as the command it asks for.
-// Claim and Delta are not commands of an attempt.
+// CommandFrom parses a request of an attempt. Claim and Delta are not commands of an attempt.
 func CommandFrom(req *pb.WorkRequest, from tree.From, agents AgentLookup) (tree.Command, error) {
 	switch k := req.GetKind().(type) {
 	case *pb.WorkRequest_Append:
@@ -95,9 +94,8 @@ func CommandFrom(req *pb.WorkRequest, from tree.From, agents AgentLookup) (tree.
 	return nil, fmt.Errorf("request %d has no kind that is known here", req.GetSeq())
 }
 
-// Answer gives what a model has said in a request of an attempt; nil if it is none
-// that records an answer.
-func Answer(req *pb.WorkRequest) *pb.Message {
+// ModelAnswer returns the model's answer in a request of an attempt, or nil if it has none.
+func ModelAnswer(req *pb.WorkRequest) *pb.Message {
 	switch k := req.GetKind().(type) {
 	case *pb.WorkRequest_Append:
 		return k.Append.GetMessage()
@@ -111,13 +109,13 @@ func Answer(req *pb.WorkRequest) *pb.Message {
 	return nil
 }
 
-// mostJoined is how many responses go into one message: an answer, the assignment of the run
-// that it gives, and its transcript, if that is one piece.
-const mostJoined = 3
+// maxJoined bounds the responses in one message: an answer, the assignment of the run that it
+// gives, and its transcript, if that is one piece.
+const maxJoined = 3
 
-// Joined puts responses into one message, unless they are too many for one.
-func Joined(responses []*pb.WorkResponse) []*pb.WorkResponse {
-	if n := len(responses); n < 2 || n > mostJoined {
+// JoinResponses joins responses into one message, unless they are more than maxJoined.
+func JoinResponses(responses []*pb.WorkResponse) []*pb.WorkResponse {
+	if n := len(responses); n < 2 || n > maxJoined {
 		return responses
 	}
 	first := responses[0]
@@ -125,8 +123,8 @@ func Joined(responses []*pb.WorkResponse) []*pb.WorkResponse {
 	return responses[:1]
 }
 
-// Apart gives a response, and then what came in the same message.
-func Apart(r *pb.WorkResponse) iter.Seq[*pb.WorkResponse] {
+// SplitResponses yields a response, and then those that came in the same message.
+func SplitResponses(r *pb.WorkResponse) iter.Seq[*pb.WorkResponse] {
 	return func(yield func(*pb.WorkResponse) bool) {
 		if !yield(r) {
 			return
@@ -181,7 +179,7 @@ func endFrom(e *pb.End, from tree.From) (tree.Command, error) {
 	return nil, fmt.Errorf("end: neither an answer nor a failure")
 }
 
-// denialFrom reads a denial by permissions, which is the only one that a worker finds.
+// denialFrom parses a denial by permissions, the only kind that a worker reports.
 func denialFrom(d *pb.Denial) tree.Denial {
 	if d == nil {
 		return tree.Denial{}

@@ -128,7 +128,7 @@ func (l *line) receive(k *link) error {
 		if err != nil {
 			return err
 		}
-		for r := range wire.Apart(resp) {
+		for r := range wire.SplitResponses(resp) {
 			l.hear(k, r)
 		}
 	}

@@ -25,7 +25,7 @@ const (
 // FindSessionsRequest names sessions.
 type FindSessionsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The sessions, at most 1,000.
+	// The ids of the sessions, at most 1,000.
 	SessionIds    []string `protobuf:"bytes,1,rep,name=session_ids,json=sessionIds,proto3" json:"session_ids,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -68,10 +68,10 @@ func (x *FindSessionsRequest) GetSessionIds() []string {
 	return nil
 }
 
-// FindSessionsResponse has those that are there.
+// FindSessionsResponse is the sessions that exist.
 type FindSessionsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The sessions, in the order in which they were named.
+	// The ids of the sessions that exist, in the order of the request.
 	SessionIds    []string `protobuf:"bytes,1,rep,name=session_ids,json=sessionIds,proto3" json:"session_ids,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -114,7 +114,7 @@ func (x *FindSessionsResponse) GetSessionIds() []string {
 	return nil
 }
 
-// ListWorkersRequest asks for all of them.
+// ListWorkersRequest asks for all workers.
 type ListWorkersRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -151,7 +151,7 @@ func (*ListWorkersRequest) Descriptor() ([]byte, []int) {
 	return file_coppice_v1_admin_proto_rawDescGZIP(), []int{2}
 }
 
-// ListWorkersResponse has the workers that are connected.
+// ListWorkersResponse is the workers that are connected.
 type ListWorkersResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The workers, by id.
@@ -197,24 +197,24 @@ func (x *ListWorkersResponse) GetWorkers() []*Worker {
 	return nil
 }
 
-// Worker is a process that carries runs.
+// Worker is a process that runs tasks.
 type Worker struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Unique among workers; it is that of its logs, its spans and its metrics.
+	// The id, unique among workers. Its logs, spans and metrics have the same id.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// The pool whose runs it takes.
 	Pool string `protobuf:"bytes,2,opt,name=pool,proto3" json:"pool,omitempty"`
-	// How many runs it can carry at once.
+	// The number of runs that it can hold at once.
 	Slots int32 `protobuf:"varint,3,opt,name=slots,proto3" json:"slots,omitempty"`
-	// How many it carries now, with the commands that it runs in the background.
+	// The number of runs that it holds now, including commands that run in the background.
 	Running int32 `protobuf:"varint,4,opt,name=running,proto3" json:"running,omitempty"`
-	// What it was built from; empty if that is not known.
+	// The version of its build. Empty if unknown.
 	Version string `protobuf:"bytes,5,opt,name=version,proto3" json:"version,omitempty"`
-	// When it began.
+	// When it started.
 	StartTime *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
-	// The replicas that it has streams to.
+	// The ids of the replicas that it has streams to.
 	ReplicaIds []string `protobuf:"bytes,7,rep,name=replica_ids,json=replicaIds,proto3" json:"replica_ids,omitempty"`
-	// Whether it was asked for with DrainWorker that it takes no run any more.
+	// Whether DrainWorker has told it to stop taking runs.
 	Draining      bool `protobuf:"varint,8,opt,name=draining,proto3" json:"draining,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -306,10 +306,10 @@ func (x *Worker) GetDraining() bool {
 	return false
 }
 
-// DrainWorkerRequest says which worker.
+// DrainWorkerRequest names a worker.
 type DrainWorkerRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The worker.
+	// The id of the worker; required.
 	WorkerId      string `protobuf:"bytes,1,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -352,7 +352,7 @@ func (x *DrainWorkerRequest) GetWorkerId() string {
 	return ""
 }
 
-// DrainWorkerResponse says that it will be told.
+// DrainWorkerResponse says that the worker will be told.
 type DrainWorkerResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -426,26 +426,26 @@ func (*GetStatsRequest) Descriptor() ([]byte, []int) {
 	return file_coppice_v1_admin_proto_rawDescGZIP(), []int{7}
 }
 
-// GetStatsResponse is how the installation does.
+// GetStatsResponse is the work and the capacity of the installation.
 type GetStatsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Orchestrators that are alive.
+	// The number of orchestrators that are alive.
 	Replicas int32 `protobuf:"varint,1,opt,name=replicas,proto3" json:"replicas,omitempty"`
-	// Workers that are connected.
+	// The number of workers that are connected.
 	Workers int32 `protobuf:"varint,2,opt,name=workers,proto3" json:"workers,omitempty"`
-	// How many runs those of the pool can carry at once.
+	// The number of runs that the workers of `pool` can hold at once.
 	Slots int32 `protobuf:"varint,3,opt,name=slots,proto3" json:"slots,omitempty"`
-	// Runs that are with a worker.
+	// The number of runs that are with a worker.
 	Running int32 `protobuf:"varint,4,opt,name=running,proto3" json:"running,omitempty"`
-	// Runs that wait for a worker, or for others of their session or tenant to end.
+	// The number of runs that wait: those that wait for a worker, and those in `held`.
 	Queued int32 `protobuf:"varint,5,opt,name=queued,proto3" json:"queued,omitempty"`
-	// Since when the one waits that has waited longest for a worker; unset if none does. Runs that
-	// wait for others to end are not meant.
+	// Since when the longest-waiting run waits for a worker. Runs in `held` are not included. Unset
+	// if no run waits for a worker.
 	OldestQueuedTime *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=oldest_queued_time,json=oldestQueuedTime,proto3" json:"oldest_queued_time,omitempty"`
-	// Of those that wait, the ones that wait for others of their session, their tenant or the
-	// installation to end: more workers would not take them.
+	// The number of runs that wait until others of their session, their tenant or the installation
+	// have ended. More workers would not take them.
 	Held int32 `protobuf:"varint,7,opt,name=held,proto3" json:"held,omitempty"`
-	// The pool to whose workers the replica that answers gives its runs. Workers of others carry
+	// The pool whose workers get the runs of the replica that answers. Workers of other pools get
 	// none of them.
 	Pool          string `protobuf:"bytes,8,opt,name=pool,proto3" json:"pool,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -538,14 +538,14 @@ func (x *GetStatsResponse) GetPool() string {
 	return ""
 }
 
-// DiagnoseRequest says what to look at.
+// DiagnoseRequest says which sessions to check.
 type DiagnoseRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The session; empty means all of the tenant, a page at a time.
+	// The id of the session. Empty means all sessions of the tenant, a page at a time.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// How many sessions at most; 0 means 50, the most is 1,000.
+	// The maximum number of sessions. 0 means 50. Values above 1,000 mean 1,000.
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// Where an earlier answer left off.
+	// The next_page_token of the previous page. Empty means the first page.
 	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -602,16 +602,16 @@ func (x *DiagnoseRequest) GetPageToken() string {
 	return ""
 }
 
-// DiagnoseResponse is what was found.
+// DiagnoseResponse is the result of the check.
 type DiagnoseResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What breaks a rule; empty if all is well.
+	// The violations. Empty if there are none.
 	Violations []*Violation `protobuf:"bytes,1,rep,name=violations,proto3" json:"violations,omitempty"`
-	// How many sessions were looked at.
+	// The number of sessions that were checked.
 	Sessions int32 `protobuf:"varint,2,opt,name=sessions,proto3" json:"sessions,omitempty"`
-	// How many tasks they have.
+	// The number of tasks in those sessions.
 	Tasks int32 `protobuf:"varint,3,opt,name=tasks,proto3" json:"tasks,omitempty"`
-	// Where to go on; empty on the last page.
+	// The token of the next page. Empty on the last page.
 	NextPageToken string `protobuf:"bytes,4,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -678,9 +678,9 @@ func (x *DiagnoseResponse) GetNextPageToken() string {
 // Violation is a rule that a stored session breaks.
 type Violation struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The session.
+	// The id of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// The task; empty if it is about the session as a whole.
+	// The id of the task. Empty if the violation is about the whole session.
 	TaskId string `protobuf:"bytes,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
 	// The rule.
 	Rule string `protobuf:"bytes,3,opt,name=rule,proto3" json:"rule,omitempty"`

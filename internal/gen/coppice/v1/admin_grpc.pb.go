@@ -30,30 +30,41 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// AdminService looks at the installation as a whole.
+// AdminService inspects and operates the whole installation.
+//
+// For every call: UNAVAILABLE means that the orchestrator is stopping or has lost its database.
+// Retry the call at any orchestrator.
 type AdminServiceClient interface {
-	// Diagnose holds stored sessions of the caller's tenant against the rules that every
-	// commit keeps and lists what breaks them. It may run beside work under way: each
-	// session is looked at in one snapshot. Read-only. NOT_FOUND: no such session.
-	// INVALID_ARGUMENT: a foreign page token.
+	// Diagnose checks stored sessions of the caller's tenant against the rules that every commit
+	// keeps, and returns the violations. It may run while the sessions are in use: each session is
+	// read in one snapshot. Read-only.
+	//
+	//   - NOT_FOUND: the session does not exist.
+	//   - INVALID_ARGUMENT: session_id is not a UUID, page_size is negative, or page_token belongs to
+	//     another list.
 	Diagnose(ctx context.Context, in *DiagnoseRequest, opts ...grpc.CallOption) (*DiagnoseResponse, error)
-	// ListWorkers lists the workers that are connected, to whichever replica, by id. One
-	// that has come or gone is seen within two seconds. Read-only.
+	// ListWorkers returns the workers that are connected to any replica, by id. A worker that
+	// connects or leaves is seen within two seconds. Read-only.
 	ListWorkers(ctx context.Context, in *ListWorkersRequest, opts ...grpc.CallOption) (*ListWorkersResponse, error)
-	// DrainWorker has a worker take no run any more: it finishes those that it has, with
-	// the commands that run in the background, and its process ends. What started the
-	// process may start it again, and then it works again. The worker is told within two
-	// seconds; until its last run has parked or ended ListWorkers shows it as draining,
-	// then no longer. Idempotent. INVALID_ARGUMENT: no worker_id. NOT_FOUND: no such worker
-	// is connected, as when it has drained.
+	// DrainWorker makes a worker stop taking runs. The worker finishes the runs that it has and the
+	// commands that run in the background, and then its process ends. If that process is started
+	// again, it takes runs again.
+	//
+	// It returns at once. The worker is told within two seconds. ListWorkers shows it as draining
+	// until its last run has parked or ended, and no longer after that.
+	//
+	// Idempotent.
+	//
+	//   - INVALID_ARGUMENT: worker_id is missing.
+	//   - NOT_FOUND: no such worker is connected, for example because it has drained already.
 	DrainWorker(ctx context.Context, in *DrainWorkerRequest, opts ...grpc.CallOption) (*DrainWorkerResponse, error)
-	// GetStats says how much there is to do, of all tenants, and what there is to do it
-	// with. Read-only.
+	// GetStats returns the work and the capacity of the installation, for all tenants. Read-only.
 	GetStats(ctx context.Context, in *GetStatsRequest, opts ...grpc.CallOption) (*GetStatsResponse, error)
-	// FindSessions says which of the sessions that are named are there, whichever tenant has
-	// them: for who cleans up what workers keep of all tenants' sessions. It says nothing
-	// else of them. One that was deleted is not there. Read-only. INVALID_ARGUMENT: what is
-	// no id, or more than 1,000 of them.
+	// FindSessions returns which of the given sessions exist, whichever tenant they belong to. It
+	// returns nothing else about them. It is for tools that clean up what workers keep for the
+	// sessions of all tenants. A deleted session does not exist. Read-only.
+	//
+	//   - INVALID_ARGUMENT: an id is not a UUID, or there are more than 1,000.
 	FindSessions(ctx context.Context, in *FindSessionsRequest, opts ...grpc.CallOption) (*FindSessionsResponse, error)
 }
 
@@ -119,30 +130,41 @@ func (c *adminServiceClient) FindSessions(ctx context.Context, in *FindSessionsR
 // All implementations must embed UnimplementedAdminServiceServer
 // for forward compatibility.
 //
-// AdminService looks at the installation as a whole.
+// AdminService inspects and operates the whole installation.
+//
+// For every call: UNAVAILABLE means that the orchestrator is stopping or has lost its database.
+// Retry the call at any orchestrator.
 type AdminServiceServer interface {
-	// Diagnose holds stored sessions of the caller's tenant against the rules that every
-	// commit keeps and lists what breaks them. It may run beside work under way: each
-	// session is looked at in one snapshot. Read-only. NOT_FOUND: no such session.
-	// INVALID_ARGUMENT: a foreign page token.
+	// Diagnose checks stored sessions of the caller's tenant against the rules that every commit
+	// keeps, and returns the violations. It may run while the sessions are in use: each session is
+	// read in one snapshot. Read-only.
+	//
+	//   - NOT_FOUND: the session does not exist.
+	//   - INVALID_ARGUMENT: session_id is not a UUID, page_size is negative, or page_token belongs to
+	//     another list.
 	Diagnose(context.Context, *DiagnoseRequest) (*DiagnoseResponse, error)
-	// ListWorkers lists the workers that are connected, to whichever replica, by id. One
-	// that has come or gone is seen within two seconds. Read-only.
+	// ListWorkers returns the workers that are connected to any replica, by id. A worker that
+	// connects or leaves is seen within two seconds. Read-only.
 	ListWorkers(context.Context, *ListWorkersRequest) (*ListWorkersResponse, error)
-	// DrainWorker has a worker take no run any more: it finishes those that it has, with
-	// the commands that run in the background, and its process ends. What started the
-	// process may start it again, and then it works again. The worker is told within two
-	// seconds; until its last run has parked or ended ListWorkers shows it as draining,
-	// then no longer. Idempotent. INVALID_ARGUMENT: no worker_id. NOT_FOUND: no such worker
-	// is connected, as when it has drained.
+	// DrainWorker makes a worker stop taking runs. The worker finishes the runs that it has and the
+	// commands that run in the background, and then its process ends. If that process is started
+	// again, it takes runs again.
+	//
+	// It returns at once. The worker is told within two seconds. ListWorkers shows it as draining
+	// until its last run has parked or ended, and no longer after that.
+	//
+	// Idempotent.
+	//
+	//   - INVALID_ARGUMENT: worker_id is missing.
+	//   - NOT_FOUND: no such worker is connected, for example because it has drained already.
 	DrainWorker(context.Context, *DrainWorkerRequest) (*DrainWorkerResponse, error)
-	// GetStats says how much there is to do, of all tenants, and what there is to do it
-	// with. Read-only.
+	// GetStats returns the work and the capacity of the installation, for all tenants. Read-only.
 	GetStats(context.Context, *GetStatsRequest) (*GetStatsResponse, error)
-	// FindSessions says which of the sessions that are named are there, whichever tenant has
-	// them: for who cleans up what workers keep of all tenants' sessions. It says nothing
-	// else of them. One that was deleted is not there. Read-only. INVALID_ARGUMENT: what is
-	// no id, or more than 1,000 of them.
+	// FindSessions returns which of the given sessions exist, whichever tenant they belong to. It
+	// returns nothing else about them. It is for tools that clean up what workers keep for the
+	// sessions of all tenants. A deleted session does not exist. Read-only.
+	//
+	//   - INVALID_ARGUMENT: an id is not a UUID, or there are more than 1,000.
 	FindSessions(context.Context, *FindSessionsRequest) (*FindSessionsResponse, error)
 	mustEmbedUnimplementedAdminServiceServer()
 }

@@ -33,7 +33,7 @@ const (
 	AgentMode_AGENT_MODE_PRIMARY AgentMode = 1
 	// As a sub-agent.
 	AgentMode_AGENT_MODE_SUBAGENT AgentMode = 2
-	// As either.
+	// As a root or a sub-agent.
 	AgentMode_AGENT_MODE_BOTH AgentMode = 3
 )
 
@@ -83,42 +83,44 @@ func (AgentMode) EnumDescriptor() ([]byte, []int) {
 // Agent is the definition of an agent.
 type Agent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its name.
+	// The name.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// What it does and when to use it.
+	// What it does and when to use it. The models of other agents choose by this text.
 	Description string `protobuf:"bytes,2,opt,name=description,proto3" json:"description,omitempty"`
 	// Where it may be used.
 	Mode AgentMode `protobuf:"varint,3,opt,name=mode,proto3,enum=coppice.v1.AgentMode" json:"mode,omitempty"`
-	// The tools it may use; empty means all but those that have to be named.
+	// The tools that it may use. Empty means all tools except those that must be named.
 	Tools []string `protobuf:"bytes,4,rep,name=tools,proto3" json:"tools,omitempty"`
-	// The model it asks for; empty means that of its parent.
+	// The name of the model. Empty means the parent's model.
 	Model string `protobuf:"bytes,5,opt,name=model,proto3" json:"model,omitempty"`
-	// The model calls a run may make; 0 means the default.
+	// The maximum number of model calls of a run. 0 means the orchestrator's default, different for
+	// roots and sub-agents.
 	MaxIterations int32 `protobuf:"varint,6,opt,name=max_iterations,json=maxIterations,proto3" json:"max_iterations,omitempty"`
-	// Where the definition comes from: a path, "built-in", or "api" if it was put.
+	// The source of the definition: a path, "built-in", or "api" if it was put.
 	Source string `protobuf:"bytes,7,opt,name=source,proto3" json:"source,omitempty"`
-	// Changes whenever the definition changes.
+	// The version. It changes whenever the content of the definition changes.
 	Version string `protobuf:"bytes,8,opt,name=version,proto3" json:"version,omitempty"`
-	// The system prompt. Only GetAgent fills it in.
+	// The system prompt. Set by GetAgent only.
 	Prompt string `protobuf:"bytes,9,opt,name=prompt,proto3" json:"prompt,omitempty"`
 	// Globs of the agents that it may spawn.
 	Spawns []string `protobuf:"bytes,10,rep,name=spawns,proto3" json:"spawns,omitempty"`
-	// Tools it may not use, whatever tools says.
+	// The tools that it may not use, even if `tools` names them.
 	DisallowedTools []string `protobuf:"bytes,11,rep,name=disallowed_tools,json=disallowedTools,proto3" json:"disallowed_tools,omitempty"`
-	// Tools it is handed only when it has looked for them.
+	// The tools that it gets only after it has found them with find_tools.
 	DeferredTools []string `protobuf:"bytes,12,rep,name=deferred_tools,json=deferredTools,proto3" json:"deferred_tools,omitempty"`
-	// The skills it may load; empty means all.
+	// The skills that it may load. Empty means all.
 	Skills []string `protobuf:"bytes,13,rep,name=skills,proto3" json:"skills,omitempty"`
-	// How long a run may be with workers in all; unset means for ever.
+	// How long a run may be with workers in total. Unset means the orchestrator's default, which is
+	// no limit unless configured.
 	Timeout *durationpb.Duration `protobuf:"bytes,14,opt,name=timeout,proto3" json:"timeout,omitempty"`
-	// Whether it runs in the background when the call that spawns it does not say.
+	// Whether it runs in the background if the call that spawns it does not say.
 	Background bool `protobuf:"varint,15,opt,name=background,proto3" json:"background,omitempty"`
-	// What its model is reminded of with every call. Only GetAgent fills it in.
+	// A text that its model sees after everything else in each call. Set by GetAgent only.
 	Reminder string `protobuf:"bytes,16,opt,name=reminder,proto3" json:"reminder,omitempty"`
-	// Whether a run that loses its worker fails instead of going on.
+	// Whether a run that loses its worker fails instead of continuing with another worker.
 	FailOnInterrupt bool `protobuf:"varint,17,opt,name=fail_on_interrupt,json=failOnInterrupt,proto3" json:"fail_on_interrupt,omitempty"`
-	// The whole definition as Markdown with front matter, which PutAgent takes. Only
-	// GetAgent fills it in.
+	// The complete definition as Markdown with front matter, in the form that PutAgent takes. Set by
+	// GetAgent only.
 	Definition    string `protobuf:"bytes,18,opt,name=definition,proto3" json:"definition,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -335,14 +337,14 @@ func (x *AgentVersion) GetPutTime() *timestamppb.Timestamp {
 	return nil
 }
 
-// AgentProblem is a file of definitions that could not be used.
+// AgentProblem is a file of definitions that cannot be used.
 type AgentProblem struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The file or directory.
+	// The path of the file or directory.
 	Source string `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
-	// What is wrong with it.
+	// The error.
 	Detail string `protobuf:"bytes,2,opt,name=detail,proto3" json:"detail,omitempty"`
-	// Whether the definition that it held before still counts.
+	// Whether the last valid definition of that file is still in effect.
 	Kept          bool `protobuf:"varint,3,opt,name=kept,proto3" json:"kept,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -441,7 +443,7 @@ type ListAgentsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The agents, by name.
 	Agents []*Agent `protobuf:"bytes,1,rep,name=agents,proto3" json:"agents,omitempty"`
-	// The files that can't be used, as the replica that answers sees them.
+	// The files that cannot be used, as read by the replica that answers.
 	Problems      []*AgentProblem `protobuf:"bytes,2,rep,name=problems,proto3" json:"problems,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -496,7 +498,7 @@ type GetAgentRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The name; required.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// A version that was put, or the one that counts; empty means the latter.
+	// A version that was put, or the version in effect. Empty means the version in effect.
 	Version       string `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -551,7 +553,7 @@ type GetAgentResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The agent.
 	Agent *Agent `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
-	// The versions that were put under its name, the last one first; at most 100.
+	// The versions that were put under its name, newest first, at most 100.
 	Versions      []*AgentVersion `protobuf:"bytes,2,rep,name=versions,proto3" json:"versions,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -604,7 +606,7 @@ func (x *GetAgentResponse) GetVersions() []*AgentVersion {
 // PutAgentRequest is a definition.
 type PutAgentRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Markdown with front matter, as a file of a directory would be; at most 256 KiB.
+	// The definition as Markdown with front matter, in the form of a file: at most 256 KiB.
 	Definition    string `protobuf:"bytes,1,opt,name=definition,proto3" json:"definition,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -647,7 +649,7 @@ func (x *PutAgentRequest) GetDefinition() string {
 	return ""
 }
 
-// PutAgentResponse is what counts now.
+// PutAgentResponse is the agent in effect.
 type PutAgentResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The agent.
@@ -739,10 +741,10 @@ func (x *DeleteAgentRequest) GetName() string {
 	return ""
 }
 
-// DeleteAgentResponse says what was taken away.
+// DeleteAgentResponse is the agent that was deleted.
 type DeleteAgentResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The version that counted.
+	// The version that was in effect.
 	Version       string `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

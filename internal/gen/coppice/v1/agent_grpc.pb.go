@@ -29,30 +29,40 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// AgentService reads and changes the definitions of agents. They come from the
-// program, from directories, from plugins, and from PutAgent; of several with one
-// name the last of these counts. docs/agents.md says how they are written.
+// AgentService reads and changes the definitions of agents. Definitions come from the program, from
+// directories, from plugins and from PutAgent. If several have the same name, the last of these
+// sources is in effect. docs/agents.md describes their format.
+//
+// For every call: UNAVAILABLE means that the orchestrator is stopping or has lost its database.
+// Retry the call at any orchestrator.
 type AgentServiceClient interface {
-	// ListAgents lists the agents that can be used, by name, and the files that
-	// can't be. It is one answer; gRPC itself refuses those over 4 MiB, as that for 1,000
-	// agents of long descriptions may be, unless the client raises that bound. Read-only.
+	// ListAgents returns the agents that are in effect, by name, and the files that cannot be used.
+	// Read-only.
+	//
+	// The response is not paged. gRPC clients refuse responses of more than 4 MiB, which 1,000 agents
+	// with long descriptions may exceed, unless their limit is raised.
 	ListAgents(ctx context.Context, in *ListAgentsRequest, opts ...grpc.CallOption) (*ListAgentsResponse, error)
-	// GetAgent reads one definition, and which versions of it were put. Read-only.
-	// NOT_FOUND: no such agent, or no such version of it. INVALID_ARGUMENT: no name.
+	// GetAgent returns one definition, and the list of versions that were put. Read-only.
+	//
+	//   - NOT_FOUND: the agent, or this version of it, does not exist.
+	//   - INVALID_ARGUMENT: the name is missing.
 	GetAgent(ctx context.Context, in *GetAgentRequest, opts ...grpc.CallOption) (*GetAgentResponse, error)
-	// PutAgent keeps a definition and makes it the one that counts under its name,
-	// on all replicas, before the answer. Tasks that exist keep the version that they
-	// started with.
+	// PutAgent stores a definition and puts it into effect under its name. It returns the agent when
+	// the definition is in effect on all replicas. Existing tasks keep the version that they started
+	// with.
 	//
-	// Idempotent: putting the definition that counts already changes nothing.
-	// INVALID_ARGUMENT: the definition is wrong; the text says in which line and how.
-	// RESOURCE_EXHAUSTED: too many agents.
+	// Idempotent: putting the definition that is in effect already changes nothing.
+	//
+	//   - INVALID_ARGUMENT: the definition is not valid. The message names the line and the error.
+	//   - RESOURCE_EXHAUSTED: the tenant has put 1,000 agents already.
 	PutAgent(ctx context.Context, in *PutAgentRequest, opts ...grpc.CallOption) (*PutAgentResponse, error)
-	// DeleteAgent takes away an agent that was put. If a file defines one of its name,
-	// that counts again. Tasks that exist keep their version.
+	// DeleteAgent deletes an agent that was put. If a file defines an agent of that name, that
+	// definition is in effect again. Existing tasks keep their version.
 	//
-	// NOT_FOUND: no agent of that name was put; so says a repeat too. INVALID_ARGUMENT: no
-	// name.
+	// It returns the version that was in effect. A retry returns NOT_FOUND.
+	//
+	//   - NOT_FOUND: no agent of that name was put.
+	//   - INVALID_ARGUMENT: the name is missing.
 	DeleteAgent(ctx context.Context, in *DeleteAgentRequest, opts ...grpc.CallOption) (*DeleteAgentResponse, error)
 }
 
@@ -108,30 +118,40 @@ func (c *agentServiceClient) DeleteAgent(ctx context.Context, in *DeleteAgentReq
 // All implementations must embed UnimplementedAgentServiceServer
 // for forward compatibility.
 //
-// AgentService reads and changes the definitions of agents. They come from the
-// program, from directories, from plugins, and from PutAgent; of several with one
-// name the last of these counts. docs/agents.md says how they are written.
+// AgentService reads and changes the definitions of agents. Definitions come from the program, from
+// directories, from plugins and from PutAgent. If several have the same name, the last of these
+// sources is in effect. docs/agents.md describes their format.
+//
+// For every call: UNAVAILABLE means that the orchestrator is stopping or has lost its database.
+// Retry the call at any orchestrator.
 type AgentServiceServer interface {
-	// ListAgents lists the agents that can be used, by name, and the files that
-	// can't be. It is one answer; gRPC itself refuses those over 4 MiB, as that for 1,000
-	// agents of long descriptions may be, unless the client raises that bound. Read-only.
+	// ListAgents returns the agents that are in effect, by name, and the files that cannot be used.
+	// Read-only.
+	//
+	// The response is not paged. gRPC clients refuse responses of more than 4 MiB, which 1,000 agents
+	// with long descriptions may exceed, unless their limit is raised.
 	ListAgents(context.Context, *ListAgentsRequest) (*ListAgentsResponse, error)
-	// GetAgent reads one definition, and which versions of it were put. Read-only.
-	// NOT_FOUND: no such agent, or no such version of it. INVALID_ARGUMENT: no name.
+	// GetAgent returns one definition, and the list of versions that were put. Read-only.
+	//
+	//   - NOT_FOUND: the agent, or this version of it, does not exist.
+	//   - INVALID_ARGUMENT: the name is missing.
 	GetAgent(context.Context, *GetAgentRequest) (*GetAgentResponse, error)
-	// PutAgent keeps a definition and makes it the one that counts under its name,
-	// on all replicas, before the answer. Tasks that exist keep the version that they
-	// started with.
+	// PutAgent stores a definition and puts it into effect under its name. It returns the agent when
+	// the definition is in effect on all replicas. Existing tasks keep the version that they started
+	// with.
 	//
-	// Idempotent: putting the definition that counts already changes nothing.
-	// INVALID_ARGUMENT: the definition is wrong; the text says in which line and how.
-	// RESOURCE_EXHAUSTED: too many agents.
+	// Idempotent: putting the definition that is in effect already changes nothing.
+	//
+	//   - INVALID_ARGUMENT: the definition is not valid. The message names the line and the error.
+	//   - RESOURCE_EXHAUSTED: the tenant has put 1,000 agents already.
 	PutAgent(context.Context, *PutAgentRequest) (*PutAgentResponse, error)
-	// DeleteAgent takes away an agent that was put. If a file defines one of its name,
-	// that counts again. Tasks that exist keep their version.
+	// DeleteAgent deletes an agent that was put. If a file defines an agent of that name, that
+	// definition is in effect again. Existing tasks keep their version.
 	//
-	// NOT_FOUND: no agent of that name was put; so says a repeat too. INVALID_ARGUMENT: no
-	// name.
+	// It returns the version that was in effect. A retry returns NOT_FOUND.
+	//
+	//   - NOT_FOUND: no agent of that name was put.
+	//   - INVALID_ARGUMENT: the name is missing.
 	DeleteAgent(context.Context, *DeleteAgentRequest) (*DeleteAgentResponse, error)
 	mustEmbedUnimplementedAgentServiceServer()
 }

@@ -22,7 +22,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Decision is an answer to an approval.
+// Decision is a decision on an approval.
 type Decision int32
 
 const (
@@ -30,7 +30,7 @@ const (
 	Decision_DECISION_UNSPECIFIED Decision = 0
 	// The call may run.
 	Decision_DECISION_ALLOW Decision = 1
-	// It may not.
+	// The call may not run.
 	Decision_DECISION_DENY Decision = 2
 )
 
@@ -75,43 +75,46 @@ func (Decision) EnumDescriptor() ([]byte, []int) {
 	return file_coppice_v1_approval_proto_rawDescGZIP(), []int{0}
 }
 
-// Approval is the question whether a call may run, and its answer.
+// Approval is the question whether a call may run, and its decision.
 type Approval struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The session.
+	// The id of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	// The id of the approval, a UUID.
 	Id string `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
-	// The task that asks.
+	// The id of the task that asks.
 	TaskId string `protobuf:"bytes,3,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
 	// The run of that task.
 	Run int32 `protobuf:"varint,4,opt,name=run,proto3" json:"run,omitempty"`
 	// The call that waits.
 	Call *CallRef `protobuf:"bytes,5,opt,name=call,proto3" json:"call,omitempty"`
-	// The tool that would run.
+	// The name of the tool.
 	Tool string `protobuf:"bytes,6,opt,name=tool,proto3" json:"tool,omitempty"`
-	// What the tool says that the call is about: a path, a command, an agent. Of a long
-	// one the beginning and the end, with a line between, and argument_cut says so; the
-	// transcript has the whole input.
+	// The argument that rules match, such as a path, a command or the name of an agent.
+	//
+	// An argument of more than 4,000 bytes is cut in the middle, with a line in place of the rest,
+	// and argument_cut is set. The transcript has the complete input.
 	Argument string `protobuf:"bytes,7,opt,name=argument,proto3" json:"argument,omitempty"`
-	// What asks: rules, or the very call where the mode asks. This is what is granted
-	// if it is allowed for the session. If more than 64 ask, 64 of those that are not
-	// granted yet.
+	// What asks: rules, or the call itself where the mode asks. This is what is granted if the call
+	// is allowed for the session. At most 64: if more ask, only those that are not granted yet.
 	Rules []string `protobuf:"bytes,8,rep,name=rules,proto3" json:"rules,omitempty"`
-	// What has become of it.
+	// The state.
 	State ApprovalState `protobuf:"varint,9,opt,name=state,proto3,enum=coppice.v1.ApprovalState" json:"state,omitempty"`
-	// How far it was allowed.
+	// The scope of the permission, if ALLOWED.
 	Scope ApprovalScope `protobuf:"varint,10,opt,name=scope,proto3,enum=coppice.v1.ApprovalScope" json:"scope,omitempty"`
-	// What who decided had to say.
+	// The message that came with the decision.
 	Message string `protobuf:"bytes,11,opt,name=message,proto3" json:"message,omitempty"`
 	// When the call asked.
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
-	// When the approval expires, which denies; unset means never.
+	// When the approval expires, which denies the call. Unset means never.
 	ExpireTime *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
-	// When it was decided.
+	// When it was decided, expired or was withdrawn. Unset while it is open.
 	DecideTime *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=decide_time,json=decideTime,proto3" json:"decide_time,omitempty"`
-	// How many bytes of the argument are left out; 0 if it is whole, or was asked about by a
-	// release that did not say. Only this tells: the line in the argument could be part of it.
+	// The number of bytes of the argument that are left out. 0 if it is complete, or if a release
+	// without this field stored it.
+	//
+	// Use this field to find out whether the argument was cut. The line in the argument is no proof,
+	// because it may be part of the argument itself.
 	ArgumentCut   int64 `protobuf:"varint,15,opt,name=argument_cut,json=argumentCut,proto3" json:"argument_cut,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -252,16 +255,16 @@ func (x *Approval) GetArgumentCut() int64 {
 	return 0
 }
 
-// ListApprovalsRequest asks for approvals.
+// ListApprovalsRequest asks for a page of approvals.
 type ListApprovalsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The session; empty means all sessions.
+	// The id of the session. Empty means all sessions.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// Also those that are decided; only with a session.
+	// Whether to include approvals that are not open any more. Requires session_id.
 	IncludeDecided bool `protobuf:"varint,2,opt,name=include_decided,json=includeDecided,proto3" json:"include_decided,omitempty"`
-	// How many at most; 0 means 100, the most is 500.
+	// The maximum number of approvals. 0 means 100. Values above 500 mean 500.
 	PageSize int32 `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// Where an earlier answer left off.
+	// The next_page_token of the previous page. Empty means the first page.
 	PageToken     string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -330,7 +333,7 @@ type ListApprovalsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The approvals, oldest first.
 	Approvals []*Approval `protobuf:"bytes,1,rep,name=approvals,proto3" json:"approvals,omitempty"`
-	// Where to go on; empty on the last page, and only there.
+	// The token of the next page. Empty on the last page only.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -380,18 +383,19 @@ func (x *ListApprovalsResponse) GetNextPageToken() string {
 	return ""
 }
 
-// DecideApprovalRequest answers an approval.
+// DecideApprovalRequest decides an approval.
 type DecideApprovalRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The approval; required.
+	// The id of the approval; required.
 	ApprovalId string `protobuf:"bytes,1,opt,name=approval_id,json=approvalId,proto3" json:"approval_id,omitempty"`
-	// The session, to make sure that it is the one that is meant; may be left out.
+	// The id of the session, as a check that the approval belongs to it. Empty means no check.
 	SessionId string `protobuf:"bytes,2,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// The answer; required.
+	// The decision; required.
 	Decision Decision `protobuf:"varint,3,opt,name=decision,proto3,enum=coppice.v1.Decision" json:"decision,omitempty"`
-	// How far it is allowed; unspecified means once.
+	// The scope, if the call is allowed. Unspecified means ONCE. A denial cannot have the scope
+	// SESSION.
 	Scope ApprovalScope `protobuf:"varint,4,opt,name=scope,proto3,enum=coppice.v1.ApprovalScope" json:"scope,omitempty"`
-	// Something to say about it; with a denial the model reads it.
+	// A message, at most 4 KiB. The model reads it if the call is denied.
 	Message       string `protobuf:"bytes,5,opt,name=message,proto3" json:"message,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

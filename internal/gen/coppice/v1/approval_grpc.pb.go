@@ -27,26 +27,38 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// ApprovalService answers agents that ask whether a call of a tool may run. A run
-// that waits for an answer holds no worker, and outlives restarts. An id that is no
-// UUID is INVALID_ARGUMENT.
+// ApprovalService lists and decides approvals: questions whether a tool call of an agent may run. A
+// run that waits for a decision holds no worker, and keeps waiting across restarts.
+//
+// For every call: an id that is not a UUID is INVALID_ARGUMENT. UNAVAILABLE means that the
+// orchestrator is stopping or has lost its database. Retry the call at any orchestrator.
 type ApprovalServiceClient interface {
-	// ListApprovals lists approvals, oldest first: of one session, or the open ones of
-	// all sessions. A page may have fewer than page_size before the last one, since it ends
-	// at about 3 MiB, and of all sessions none. Read-only. NOT_FOUND: no such session. INVALID_ARGUMENT: a foreign
-	// page token, or include_decided without a session.
-	ListApprovals(ctx context.Context, in *ListApprovalsRequest, opts ...grpc.CallOption) (*ListApprovalsResponse, error)
-	// DecideApproval answers an open approval. Allowed, the call runs without asking
-	// again, and a parked run wakes for it; denied, the call is closed with
-	// APPROVAL_DENIED and the message, which the model can read. Allowed for the
-	// session, the other open approvals of the session are allowed with it of which all
-	// rules have been granted by then, as if each had been decided so with this message.
+	// ListApprovals returns a page of approvals, oldest first: those of one session, or the open ones
+	// of all sessions. Read-only.
 	//
-	// Idempotent: the same decision again changes nothing and returns the approval as
-	// it was first decided. NOT_FOUND: no such approval, or not in the session that is
-	// named. FAILED_PRECONDITION: it was decided otherwise, or has expired, or its run
-	// has ended; the text says which. INVALID_ARGUMENT: no decision, or a denial for
-	// the session. RESOURCE_EXHAUSTED: the message is too long.
+	// A page ends at about 3 MiB, so a page that is not the last may hold fewer approvals than
+	// page_size. For all sessions it may hold none.
+	//
+	//   - NOT_FOUND: the session does not exist.
+	//   - INVALID_ARGUMENT: page_size is negative, page_token belongs to another list, or
+	//     include_decided is set without a session.
+	ListApprovals(ctx context.Context, in *ListApprovalsRequest, opts ...grpc.CallOption) (*ListApprovalsResponse, error)
+	// DecideApproval decides an open approval, and returns it.
+	//
+	//   - Allowed: the call runs without asking again, and a parked run wakes for it.
+	//   - Allowed for the session: what asked is granted for the whole session. Other open approvals
+	//     of the session whose rules are then all granted are allowed in the same step, with the same
+	//     scope and message.
+	//   - Denied: the call is closed with APPROVAL_DENIED and the message, which the model reads.
+	//
+	// Idempotent: the same decision again changes nothing and returns the approval as it was first
+	// decided.
+	//
+	//   - NOT_FOUND: the approval does not exist, or belongs to another session than the one named.
+	//   - FAILED_PRECONDITION: it was decided differently, it has expired, or its run has ended. The
+	//     message says which.
+	//   - INVALID_ARGUMENT: the decision is missing, or it is a denial with the scope SESSION.
+	//   - RESOURCE_EXHAUSTED: the message is larger than 4 KiB.
 	DecideApproval(ctx context.Context, in *DecideApprovalRequest, opts ...grpc.CallOption) (*DecideApprovalResponse, error)
 }
 
@@ -82,26 +94,38 @@ func (c *approvalServiceClient) DecideApproval(ctx context.Context, in *DecideAp
 // All implementations must embed UnimplementedApprovalServiceServer
 // for forward compatibility.
 //
-// ApprovalService answers agents that ask whether a call of a tool may run. A run
-// that waits for an answer holds no worker, and outlives restarts. An id that is no
-// UUID is INVALID_ARGUMENT.
+// ApprovalService lists and decides approvals: questions whether a tool call of an agent may run. A
+// run that waits for a decision holds no worker, and keeps waiting across restarts.
+//
+// For every call: an id that is not a UUID is INVALID_ARGUMENT. UNAVAILABLE means that the
+// orchestrator is stopping or has lost its database. Retry the call at any orchestrator.
 type ApprovalServiceServer interface {
-	// ListApprovals lists approvals, oldest first: of one session, or the open ones of
-	// all sessions. A page may have fewer than page_size before the last one, since it ends
-	// at about 3 MiB, and of all sessions none. Read-only. NOT_FOUND: no such session. INVALID_ARGUMENT: a foreign
-	// page token, or include_decided without a session.
-	ListApprovals(context.Context, *ListApprovalsRequest) (*ListApprovalsResponse, error)
-	// DecideApproval answers an open approval. Allowed, the call runs without asking
-	// again, and a parked run wakes for it; denied, the call is closed with
-	// APPROVAL_DENIED and the message, which the model can read. Allowed for the
-	// session, the other open approvals of the session are allowed with it of which all
-	// rules have been granted by then, as if each had been decided so with this message.
+	// ListApprovals returns a page of approvals, oldest first: those of one session, or the open ones
+	// of all sessions. Read-only.
 	//
-	// Idempotent: the same decision again changes nothing and returns the approval as
-	// it was first decided. NOT_FOUND: no such approval, or not in the session that is
-	// named. FAILED_PRECONDITION: it was decided otherwise, or has expired, or its run
-	// has ended; the text says which. INVALID_ARGUMENT: no decision, or a denial for
-	// the session. RESOURCE_EXHAUSTED: the message is too long.
+	// A page ends at about 3 MiB, so a page that is not the last may hold fewer approvals than
+	// page_size. For all sessions it may hold none.
+	//
+	//   - NOT_FOUND: the session does not exist.
+	//   - INVALID_ARGUMENT: page_size is negative, page_token belongs to another list, or
+	//     include_decided is set without a session.
+	ListApprovals(context.Context, *ListApprovalsRequest) (*ListApprovalsResponse, error)
+	// DecideApproval decides an open approval, and returns it.
+	//
+	//   - Allowed: the call runs without asking again, and a parked run wakes for it.
+	//   - Allowed for the session: what asked is granted for the whole session. Other open approvals
+	//     of the session whose rules are then all granted are allowed in the same step, with the same
+	//     scope and message.
+	//   - Denied: the call is closed with APPROVAL_DENIED and the message, which the model reads.
+	//
+	// Idempotent: the same decision again changes nothing and returns the approval as it was first
+	// decided.
+	//
+	//   - NOT_FOUND: the approval does not exist, or belongs to another session than the one named.
+	//   - FAILED_PRECONDITION: it was decided differently, it has expired, or its run has ended. The
+	//     message says which.
+	//   - INVALID_ARGUMENT: the decision is missing, or it is a denial with the scope SESSION.
+	//   - RESOURCE_EXHAUSTED: the message is larger than 4 KiB.
 	DecideApproval(context.Context, *DecideApprovalRequest) (*DecideApprovalResponse, error)
 	mustEmbedUnimplementedApprovalServiceServer()
 }

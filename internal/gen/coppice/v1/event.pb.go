@@ -23,21 +23,21 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// ApprovalState is what has become of an approval.
+// ApprovalState is the state of an approval.
 type ApprovalState int32
 
 const (
 	// Not a state.
 	ApprovalState_APPROVAL_STATE_UNSPECIFIED ApprovalState = 0
-	// Nobody has decided yet.
+	// Not decided yet.
 	ApprovalState_APPROVAL_STATE_OPEN ApprovalState = 1
 	// The call may run.
 	ApprovalState_APPROVAL_STATE_ALLOWED ApprovalState = 2
 	// The call was closed with the denial.
 	ApprovalState_APPROVAL_STATE_DENIED ApprovalState = 3
-	// Nobody decided in time, which denied it.
+	// The approval expired without a decision, which denied the call.
 	ApprovalState_APPROVAL_STATE_EXPIRED ApprovalState = 4
-	// The run ended first.
+	// The run ended before a decision.
 	ApprovalState_APPROVAL_STATE_WITHDRAWN ApprovalState = 5
 )
 
@@ -88,11 +88,11 @@ func (ApprovalState) EnumDescriptor() ([]byte, []int) {
 	return file_coppice_v1_event_proto_rawDescGZIP(), []int{0}
 }
 
-// ApprovalScope says how far something is allowed.
+// ApprovalScope says what a decision allows.
 type ApprovalScope int32
 
 const (
-	// Not allowed, or not said.
+	// The call is not allowed, or the scope is not given.
 	ApprovalScope_APPROVAL_SCOPE_UNSPECIFIED ApprovalScope = 0
 	// This call.
 	ApprovalScope_APPROVAL_SCOPE_ONCE ApprovalScope = 1
@@ -141,19 +141,19 @@ func (ApprovalScope) EnumDescriptor() ([]byte, []int) {
 	return file_coppice_v1_event_proto_rawDescGZIP(), []int{1}
 }
 
-// SessionChange says what became of a session.
+// SessionChange says what was changed in a session.
 type SessionChange int32
 
 const (
-	// Not known.
+	// Unknown.
 	SessionChange_SESSION_CHANGE_UNSPECIFIED SessionChange = 0
-	// It has another title.
+	// It has a new title.
 	SessionChange_SESSION_CHANGE_RENAMED SessionChange = 1
-	// It was closed: nothing runs in it any more, and nothing will.
+	// It was closed: nothing runs in it any more.
 	SessionChange_SESSION_CHANGE_CLOSED SessionChange = 2
-	// It was deleted: this is the last that is heard of it.
+	// It was deleted. This is its last event.
 	SessionChange_SESSION_CHANGE_DELETED SessionChange = 3
-	// It has another budget.
+	// It has a new budget.
 	SessionChange_SESSION_CHANGE_BUDGETED SessionChange = 4
 )
 
@@ -206,16 +206,17 @@ func (SessionChange) EnumDescriptor() ([]byte, []int) {
 type DenialCause int32
 
 const (
-	// Not known.
+	// Unknown.
 	DenialCause_DENIAL_CAUSE_UNSPECIFIED DenialCause = 0
 	// The permissions, by a rule or a mode. The result begins with PERMISSION_DENIED.
 	DenialCause_DENIAL_CAUSE_PERMISSION DenialCause = 1
-	// The call asks first, and nobody was asked: it is that of a sub-agent whose questions are
-	// denied (SUBAGENT_APPROVALS_DENY). The result begins with APPROVAL_DENIED, as do those below.
+	// The call needs an approval, but it is a sub-agent's, and its approvals are denied without
+	// asking (SUBAGENT_APPROVALS_DENY). The result begins with APPROVAL_DENIED, as for the causes
+	// below.
 	DenialCause_DENIAL_CAUSE_NOBODY_ASKED DenialCause = 2
-	// Somebody, who was asked.
+	// A decision on its approval.
 	DenialCause_DENIAL_CAUSE_DECISION DenialCause = 3
-	// Nobody has decided on its approval in time.
+	// Its approval expired without a decision.
 	DenialCause_DENIAL_CAUSE_EXPIRY DenialCause = 4
 )
 
@@ -268,13 +269,14 @@ func (DenialCause) EnumDescriptor() ([]byte, []int) {
 type ReadyCause int32
 
 const (
-	// Not known.
+	// Unknown.
 	ReadyCause_READY_CAUSE_UNSPECIFIED ReadyCause = 0
-	// What it waited for has come.
+	// What it waited for has arrived.
 	ReadyCause_READY_CAUSE_SATISFIED ReadyCause = 1
 	// Its worker was lost.
 	ReadyCause_READY_CAUSE_REDELIVERED ReadyCause = 2
-	// The session's budget has no call of a model left for it beside those under way.
+	// It gave up its worker, because the session's budget has no model call left for it in addition
+	// to those in progress.
 	ReadyCause_READY_CAUSE_MADE_WAY ReadyCause = 3
 )
 
@@ -321,15 +323,15 @@ func (ReadyCause) EnumDescriptor() ([]byte, []int) {
 	return file_coppice_v1_event_proto_rawDescGZIP(), []int{4}
 }
 
-// HookEvent is what a hook hangs on.
+// HookEvent is the event that a hook is for.
 type HookEvent int32
 
 const (
-	// Not known.
+	// Unknown.
 	HookEvent_HOOK_EVENT_UNSPECIFIED HookEvent = 0
 	// The start of a sub-agent's run, before its first model call.
 	HookEvent_HOOK_EVENT_SUBAGENT_START HookEvent = 1
-	// An answer of a sub-agent, with which its run would end.
+	// An answer of a sub-agent that would end its run.
 	HookEvent_HOOK_EVENT_SUBAGENT_STOP HookEvent = 2
 )
 
@@ -374,25 +376,26 @@ func (HookEvent) EnumDescriptor() ([]byte, []int) {
 	return file_coppice_v1_event_proto_rawDescGZIP(), []int{5}
 }
 
-// HookOutcome says what came of a hook. Only BLOCKED changes what the run does.
+// HookOutcome is the outcome of a hook. Only BLOCKED changes what the run does.
 type HookOutcome int32
 
 const (
-	// Not known.
+	// Unknown.
 	HookOutcome_HOOK_OUTCOME_UNSPECIFIED HookOutcome = 0
-	// It has nothing against it.
+	// It did not object.
 	HookOutcome_HOOK_OUTCOME_PASSED HookOutcome = 1
-	// The sub-agent goes on.
+	// It objected, and the sub-agent continues.
 	HookOutcome_HOOK_OUTCOME_BLOCKED HookOutcome = 2
-	// It wanted the sub-agent to go on, which has gone on often enough.
+	// It objected, but hooks have made the sub-agent continue as often as they may, or it has no
+	// model calls left.
 	HookOutcome_HOOK_OUTCOME_OVERRULED HookOutcome = 3
-	// An exit code, a signal, an HTTP status, or an answer that is none.
+	// It ended with an error: an exit code, a signal, an HTTP status or an invalid response.
 	HookOutcome_HOOK_OUTCOME_FAILED HookOutcome = 4
-	// It took too long and was stopped.
+	// It exceeded its timeout and was stopped.
 	HookOutcome_HOOK_OUTCOME_TIMED_OUT HookOutcome = 5
-	// There is no such program, or nobody listens there.
+	// The program does not exist, or the URL does not accept connections.
 	HookOutcome_HOOK_OUTCOME_MISSING HookOutcome = 6
-	// It comes with the agent's definition, and the worker runs no such hooks.
+	// It belongs to the agent's definition, and the worker does not run such hooks.
 	HookOutcome_HOOK_OUTCOME_FORBIDDEN HookOutcome = 7
 )
 
@@ -447,17 +450,17 @@ func (HookOutcome) EnumDescriptor() ([]byte, []int) {
 	return file_coppice_v1_event_proto_rawDescGZIP(), []int{6}
 }
 
-// Event is an entry of a session's log. Events refer to messages, they do not
-// repeat them. The tree and all states can be rebuilt from the events alone.
+// Event is an entry in the log of a session. Events refer to messages and do not repeat them. The
+// tree and all states can be rebuilt from the events alone.
 type Event struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its number in the session: 1, 2, 3 and so on without a gap.
+	// The number of the event in its session: 1, 2, 3 and so on, without a gap.
 	Seq int64 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
 	// When it happened.
 	Time *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=time,proto3" json:"time,omitempty"`
-	// The task it is about.
+	// The id of the task. For events about the session, the root.
 	TaskId string `protobuf:"bytes,3,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
-	// The run of that task.
+	// The run of that task. 0 if the event belongs to no run.
 	Run int32 `protobuf:"varint,4,opt,name=run,proto3" json:"run,omitempty"`
 	// What happened.
 	//
@@ -783,7 +786,7 @@ type Event_Dispatched struct {
 }
 
 type Event_Message struct {
-	// The transcript grew.
+	// A message was added to the transcript.
 	Message *MessageAppended `protobuf:"bytes,8,opt,name=message,proto3,oneof"`
 }
 
@@ -798,12 +801,12 @@ type Event_Parked struct {
 }
 
 type Event_Ready struct {
-	// The run is ready to go on.
+	// The run is ready to continue.
 	Ready *TaskReady `protobuf:"bytes,11,opt,name=ready,proto3,oneof"`
 }
 
 type Event_Progress struct {
-	// News from a running run.
+	// A running run reported its progress.
 	Progress *TaskProgress `protobuf:"bytes,12,opt,name=progress,proto3,oneof"`
 }
 
@@ -818,7 +821,7 @@ type Event_Queued struct {
 }
 
 type Event_Backgrounded struct {
-	// Nobody's call waits for the run any more.
+	// The run was moved to the background: the call that asked for it no longer waits.
 	Backgrounded *TaskBackgrounded `protobuf:"bytes,15,opt,name=backgrounded,proto3,oneof"`
 }
 
@@ -828,47 +831,47 @@ type Event_ApprovalRequested struct {
 }
 
 type Event_ApprovalDecided struct {
-	// An approval was decided, or withdrawn since its run ended.
+	// An approval was decided, or withdrawn because its run ended.
 	ApprovalDecided *ApprovalDecided `protobuf:"bytes,19,opt,name=approval_decided,json=approvalDecided,proto3,oneof"`
 }
 
 type Event_ApprovalExpired struct {
-	// Nobody decided on an approval in time, which denies it.
+	// An approval expired without a decision, which denies the call.
 	ApprovalExpired *ApprovalExpired `protobuf:"bytes,20,opt,name=approval_expired,json=approvalExpired,proto3,oneof"`
 }
 
 type Event_InboxTaken struct {
-	// What waited for the task goes into its transcript.
+	// The task takes its inbox into the transcript.
 	InboxTaken *InboxTaken `protobuf:"bytes,24,opt,name=inbox_taken,json=inboxTaken,proto3,oneof"`
 }
 
 type Event_InboxCleared struct {
-	// Some of what waited for the task was taken away.
+	// A client removed entries from the task's inbox.
 	InboxCleared *InboxCleared `protobuf:"bytes,25,opt,name=inbox_cleared,json=inboxCleared,proto3,oneof"`
 }
 
 type Event_InboxEmpty struct {
-	// Nothing waits for the task any more.
+	// The task's inbox is empty.
 	InboxEmpty *InboxEmpty `protobuf:"bytes,26,opt,name=inbox_empty,json=inboxEmpty,proto3,oneof"`
 }
 
 type Event_SessionChanged struct {
-	// The session was renamed, closed or deleted.
+	// The session was renamed, closed or deleted, or its budget was changed.
 	SessionChanged *SessionChanged `protobuf:"bytes,27,opt,name=session_changed,json=sessionChanged,proto3,oneof"`
 }
 
 type Event_BranchOpened struct {
-	// A conversation hangs off another's message.
+	// A branch was created.
 	BranchOpened *BranchOpened `protobuf:"bytes,21,opt,name=branch_opened,json=branchOpened,proto3,oneof"`
 }
 
 type Event_BranchSelected struct {
-	// A conversation is the current one.
+	// A branch or the root was selected as the current conversation.
 	BranchSelected *BranchSelected `protobuf:"bytes,22,opt,name=branch_selected,json=branchSelected,proto3,oneof"`
 }
 
 type Event_Imported struct {
-	// A task begins with messages of another place.
+	// A task begins with imported messages.
 	Imported *TranscriptImported `protobuf:"bytes,23,opt,name=imported,proto3,oneof"`
 }
 
@@ -878,7 +881,7 @@ type Event_HookRan struct {
 }
 
 type Event_CallbackEnded struct {
-	// The callback of a run was answered, or is given up.
+	// A callback was answered or given up.
 	CallbackEnded *CallbackEnded `protobuf:"bytes,29,opt,name=callback_ended,json=callbackEnded,proto3,oneof"`
 }
 
@@ -928,23 +931,23 @@ func (*Event_HookRan) isEvent_Kind() {}
 
 func (*Event_CallbackEnded) isEvent_Kind() {}
 
-// ApprovalRequested says that a call waits for somebody to allow it.
+// ApprovalRequested says that a call waits for an approval.
 type ApprovalRequested struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The id of the approval, to decide it with.
+	// The id of the approval, for DecideApproval.
 	ApprovalId string `protobuf:"bytes,1,opt,name=approval_id,json=approvalId,proto3" json:"approval_id,omitempty"`
 	// The call that waits.
 	Call *CallRef `protobuf:"bytes,2,opt,name=call,proto3" json:"call,omitempty"`
-	// The tool that would run.
+	// The name of the tool.
 	Tool string `protobuf:"bytes,3,opt,name=tool,proto3" json:"tool,omitempty"`
-	// What the tool says that the call is about: a path, a command, an agent. Of a long
-	// one the beginning and the end, with a line between.
+	// The argument that rules match, such as a path, a command or the name of an agent. A long
+	// argument is cut in the middle, with a line in place of the rest.
 	Argument string `protobuf:"bytes,4,opt,name=argument,proto3" json:"argument,omitempty"`
-	// What asks: rules, or the very call where the mode asks.
+	// What asks: rules, or the call itself where the mode asks.
 	Rules []string `protobuf:"bytes,5,rep,name=rules,proto3" json:"rules,omitempty"`
-	// When it expires; unset means never.
+	// When the approval expires. Unset means never.
 	ExpireTime *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
-	// How many bytes of the argument are left out; 0 if it is whole.
+	// The number of bytes of the argument that are left out. 0 if it is complete.
 	ArgumentCut   int64 `protobuf:"varint,7,opt,name=argument_cut,json=argumentCut,proto3" json:"argument_cut,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1029,18 +1032,18 @@ func (x *ApprovalRequested) GetArgumentCut() int64 {
 	return 0
 }
 
-// ApprovalDecided says what has become of an approval.
+// ApprovalDecided says that an approval was decided or withdrawn.
 type ApprovalDecided struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The approval.
+	// The id of the approval.
 	ApprovalId string `protobuf:"bytes,1,opt,name=approval_id,json=approvalId,proto3" json:"approval_id,omitempty"`
 	// The call that waited.
 	Call *CallRef `protobuf:"bytes,2,opt,name=call,proto3" json:"call,omitempty"`
 	// ALLOWED, DENIED or WITHDRAWN.
 	State ApprovalState `protobuf:"varint,3,opt,name=state,proto3,enum=coppice.v1.ApprovalState" json:"state,omitempty"`
-	// How far it was allowed.
+	// The scope of the permission, if ALLOWED.
 	Scope ApprovalScope `protobuf:"varint,4,opt,name=scope,proto3,enum=coppice.v1.ApprovalScope" json:"scope,omitempty"`
-	// What who decided had to say.
+	// The message that came with the decision.
 	Message       string `protobuf:"bytes,5,opt,name=message,proto3" json:"message,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1111,10 +1114,10 @@ func (x *ApprovalDecided) GetMessage() string {
 	return ""
 }
 
-// ApprovalExpired says that nobody decided on an approval in time.
+// ApprovalExpired says that an approval expired without a decision.
 type ApprovalExpired struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The approval.
+	// The id of the approval.
 	ApprovalId string `protobuf:"bytes,1,opt,name=approval_id,json=approvalId,proto3" json:"approval_id,omitempty"`
 	// The call that waited.
 	Call          *CallRef `protobuf:"bytes,2,opt,name=call,proto3" json:"call,omitempty"`
@@ -1166,13 +1169,13 @@ func (x *ApprovalExpired) GetCall() *CallRef {
 	return nil
 }
 
-// InboxTaken says that what waited for the task goes into its transcript: the
-// messages follow as events of their own, users' first, then news of children.
+// InboxTaken says that the task takes its inbox into the transcript. The messages follow as events
+// of their own: user messages first, then news of children.
 type InboxTaken struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How many messages of users.
+	// The number of user messages.
 	Messages int32 `protobuf:"varint,1,opt,name=messages,proto3" json:"messages,omitempty"`
-	// How many ends of background children.
+	// The number of ends of background children.
 	News          int32 `protobuf:"varint,2,opt,name=news,proto3" json:"news,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1222,15 +1225,14 @@ func (x *InboxTaken) GetNews() int32 {
 	return 0
 }
 
-// InboxCleared says that some of what waited for the task was taken away on a
-// client's behalf. It belongs to no run.
+// InboxCleared says that a client removed entries from the task's inbox. It belongs to no run.
 type InboxCleared struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How many messages of users.
+	// The number of user messages that were removed.
 	Messages int32 `protobuf:"varint,1,opt,name=messages,proto3" json:"messages,omitempty"`
-	// The ends of background children of which the task will not hear.
+	// The ends of background children that were removed. The task is never told of them.
 	News []*ChildRun `protobuf:"bytes,2,rep,name=news,proto3" json:"news,omitempty"`
-	// How much still waits.
+	// The number of entries that still wait.
 	Left          int32 `protobuf:"varint,3,opt,name=left,proto3" json:"left,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1287,7 +1289,7 @@ func (x *InboxCleared) GetLeft() int32 {
 	return 0
 }
 
-// InboxEmpty says that nothing waits for the task any more. It belongs to no run.
+// InboxEmpty says that the task's inbox is empty. It belongs to no run.
 type InboxEmpty struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1324,15 +1326,14 @@ func (*InboxEmpty) Descriptor() ([]byte, []int) {
 	return file_coppice_v1_event_proto_rawDescGZIP(), []int{6}
 }
 
-// SessionChanged says what became of the session; its task is the root. It belongs
-// to no run.
+// SessionChanged says that the session was changed. Its task is the root. It belongs to no run.
 type SessionChanged struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What became of it.
+	// What was changed.
 	Change SessionChange `protobuf:"varint,1,opt,name=change,proto3,enum=coppice.v1.SessionChange" json:"change,omitempty"`
-	// Of RENAMED: what it is called now.
+	// For RENAMED: the new title.
 	Title string `protobuf:"bytes,2,opt,name=title,proto3" json:"title,omitempty"`
-	// Of BUDGETED: what its tasks may use together now.
+	// For BUDGETED: the new budget.
 	Budget        *Budget `protobuf:"bytes,3,opt,name=budget,proto3" json:"budget,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1389,8 +1390,8 @@ func (x *SessionChanged) GetBudget() *Budget {
 	return nil
 }
 
-// TaskBackgrounded says that a run goes on in the background: the call that waited
-// for it was closed, and its end will be told as a message.
+// TaskBackgrounded says that a run continues in the background. The call that waited for it was
+// closed, and its end will be reported as a message.
 type TaskBackgrounded struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1427,17 +1428,16 @@ func (*TaskBackgrounded) Descriptor() ([]byte, []int) {
 	return file_coppice_v1_event_proto_rawDescGZIP(), []int{8}
 }
 
-// BranchOpened says that a person can go on from a message in a conversation of
-// its own. The branch has had no turn yet; the event is of no run.
+// BranchOpened says that a branch was created. It has no run yet, so the event belongs to no run.
 type BranchOpened struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Where it goes on from.
+	// The message that it continues from.
 	Base *Base `protobuf:"bytes,1,opt,name=base,proto3" json:"base,omitempty"`
-	// The last message that it inherits; empty if there is none.
+	// The id of the last message that it inherits. Empty if it inherits none.
 	HeadMessageId string `protobuf:"bytes,2,opt,name=head_message_id,json=headMessageId,proto3" json:"head_message_id,omitempty"`
-	// The agent.
+	// The name of the agent.
 	Agent string `protobuf:"bytes,3,opt,name=agent,proto3" json:"agent,omitempty"`
-	// A few words on what the branch is for.
+	// A short description of the branch's purpose.
 	Description   string `protobuf:"bytes,4,opt,name=description,proto3" json:"description,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1501,8 +1501,8 @@ func (x *BranchOpened) GetDescription() string {
 	return ""
 }
 
-// BranchSelected says that messages which name no task go to this one from now
-// on: a branch, or the root. The event is of no run.
+// BranchSelected says that this task now receives messages without a task_id. The task is a branch
+// or the root. The event belongs to no run.
 type BranchSelected struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1539,13 +1539,12 @@ func (*BranchSelected) Descriptor() ([]byte, []int) {
 	return file_coppice_v1_event_proto_rawDescGZIP(), []int{10}
 }
 
-// TranscriptImported says that the task begins with messages which were written
-// elsewhere. The event is of no run.
+// TranscriptImported says that the task begins with messages from elsewhere. It belongs to no run.
 type TranscriptImported struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How many messages.
+	// The number of messages.
 	Messages int32 `protobuf:"varint,1,opt,name=messages,proto3" json:"messages,omitempty"`
-	// The last of them.
+	// The id of the last message.
 	HeadMessageId string `protobuf:"bytes,2,opt,name=head_message_id,json=headMessageId,proto3" json:"head_message_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1595,12 +1594,12 @@ func (x *TranscriptImported) GetHeadMessageId() string {
 	return ""
 }
 
-// SessionOpened is the first event of a session; its task is the root.
+// SessionOpened is the first event of a session. Its task is the root.
 type SessionOpened struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The agent at the root.
+	// The name of the root's agent.
 	Agent string `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
-	// What the session is called.
+	// The title of the session.
 	Title         string `protobuf:"bytes,2,opt,name=title,proto3" json:"title,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1650,26 +1649,26 @@ func (x *SessionOpened) GetTitle() string {
 	return ""
 }
 
-// TaskStarted is the first event of a run, sent when the run was accepted.
+// TaskStarted is the first event of a run. It is sent when the run was accepted.
 type TaskStarted struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The parent; empty for the root.
+	// The id of the parent. Empty for the root and for branches.
 	ParentId string `protobuf:"bytes,1,opt,name=parent_id,json=parentId,proto3" json:"parent_id,omitempty"`
-	// How its conversation hangs off another's.
+	// The kind of conversation: main, sub-agent or branch.
 	Branch TaskBranch `protobuf:"varint,2,opt,name=branch,proto3,enum=coppice.v1.TaskBranch" json:"branch,omitempty"`
-	// What kind of thing runs.
+	// Whether the task is an agent or a command.
 	Kind TaskKind `protobuf:"varint,3,opt,name=kind,proto3,enum=coppice.v1.TaskKind" json:"kind,omitempty"`
-	// How far below the root.
+	// The number of levels below the root.
 	Depth int32 `protobuf:"varint,4,opt,name=depth,proto3" json:"depth,omitempty"`
-	// The agent.
+	// The name of the agent.
 	Agent string `protobuf:"bytes,5,opt,name=agent,proto3" json:"agent,omitempty"`
-	// A few words on what the task is for.
+	// A short description of the task's purpose.
 	Description string `protobuf:"bytes,6,opt,name=description,proto3" json:"description,omitempty"`
-	// Whether the parent goes on without waiting.
+	// Whether the run is in the background, so that the parent does not wait for it.
 	Background bool `protobuf:"varint,7,opt,name=background,proto3" json:"background,omitempty"`
-	// The parent's tool call that asked for it, if one did.
+	// The tool call of the parent that asked for the run. Unset if none did.
 	Call *CallRef `protobuf:"bytes,8,opt,name=call,proto3" json:"call,omitempty"`
-	// Of a fork: what of its parent's conversation it sees.
+	// For a fork: the part of the parent's conversation that it sees.
 	Base          *Base `protobuf:"bytes,15,opt,name=base,proto3" json:"base,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1771,9 +1770,9 @@ func (x *TaskStarted) GetBase() *Base {
 // CallRef names a tool call of a task.
 type CallRef struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The ordinal of the assistant message that opened it.
+	// The ordinal of the assistant message that opened the call.
 	Message int32 `protobuf:"varint,1,opt,name=message,proto3" json:"message,omitempty"`
-	// The index of its block in that message, counted from 0.
+	// The index of the call's block in that message, counted from 0.
 	Block         int32 `protobuf:"varint,2,opt,name=block,proto3" json:"block,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1826,9 +1825,9 @@ func (x *CallRef) GetBlock() int32 {
 // TaskDispatched says that a worker took the run.
 type TaskDispatched struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The delivery.
+	// The attempt, as Task.epoch.
 	Epoch int64 `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
-	// The worker.
+	// The id of the worker.
 	WorkerId      string `protobuf:"bytes,2,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1878,23 +1877,22 @@ func (x *TaskDispatched) GetWorkerId() string {
 	return ""
 }
 
-// MessageAppended says that the transcript grew by a message.
+// MessageAppended says that a message was added to the transcript.
 type MessageAppended struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The id of the message.
 	MessageId string `protobuf:"bytes,1,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
-	// Its place in the transcript.
+	// Its position in the transcript.
 	Ordinal int32 `protobuf:"varint,2,opt,name=ordinal,proto3" json:"ordinal,omitempty"`
-	// Who speaks.
+	// The role of the message.
 	Role Role `protobuf:"varint,3,opt,name=role,proto3,enum=coppice.v1.Role" json:"role,omitempty"`
-	// The calls that an assistant message opened.
+	// The calls that an assistant message opens.
 	Calls []*OpenedCall `protobuf:"bytes,4,rep,name=calls,proto3" json:"calls,omitempty"`
-	// What an assistant message cost.
+	// The tokens and the cost of an assistant message.
 	Usage *Usage `protobuf:"bytes,5,opt,name=usage,proto3" json:"usage,omitempty"`
-	// Set if the message tells of a background child's end.
+	// The run of a background child, if the message reports its end.
 	News *ChildRun `protobuf:"bytes,6,opt,name=news,proto3" json:"news,omitempty"`
-	// Set if the message is a summary: a model sees it in the place of all messages
-	// up to this ordinal.
+	// Set if the message is a summary: models see it instead of all messages up to this ordinal.
 	SumsUpTo      int32 `protobuf:"varint,14,opt,name=sums_up_to,json=sumsUpTo,proto3" json:"sums_up_to,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1982,9 +1980,9 @@ func (x *MessageAppended) GetSumsUpTo() int32 {
 // OpenedCall is a tool call in an assistant message.
 type OpenedCall struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The index of its block in the message, counted from 0.
+	// The index of the call's block in the message, counted from 0.
 	Block int32 `protobuf:"varint,1,opt,name=block,proto3" json:"block,omitempty"`
-	// The tool.
+	// The name of the tool.
 	Tool          string `protobuf:"bytes,2,opt,name=tool,proto3" json:"tool,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2039,12 +2037,12 @@ type CallClosed struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The call.
 	Call *CallRef `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
-	// Whether the result tells of an error.
+	// Whether the result is an error.
 	IsError bool `protobuf:"varint,2,opt,name=is_error,json=isError,proto3" json:"is_error,omitempty"`
-	// The child whose end closed it, if one did.
+	// The run of the child whose end closed the call, if one did.
 	Child *ChildRun `protobuf:"bytes,3,opt,name=child,proto3" json:"child,omitempty"`
-	// Set if the call was denied and has not run; the result tells of an error then. What
-	// permissions deny is not told of by workers of releases without this field.
+	// Set if the call was denied and has not run. The result is then an error. Workers of releases
+	// without this field do not set it for calls that permissions deny.
 	Denial        *Denial `protobuf:"bytes,4,opt,name=denial,proto3" json:"denial,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2113,18 +2111,18 @@ type Denial struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What denied it.
 	Cause DenialCause `protobuf:"varint,1,opt,name=cause,proto3,enum=coppice.v1.DenialCause" json:"cause,omitempty"`
-	// The tool that would have run.
+	// The name of the tool.
 	Tool string `protobuf:"bytes,2,opt,name=tool,proto3" json:"tool,omitempty"`
-	// What the tool says that the call is about: a path, a command, an agent. If it is long, its
-	// beginning and an ellipsis.
+	// The argument that rules match, such as a path, a command or the name of an agent. Of a long
+	// argument only the beginning is kept, with an ellipsis.
 	Argument string `protobuf:"bytes,3,opt,name=argument,proto3" json:"argument,omitempty"`
-	// What asked: rules, or the very call where the mode asks. Empty if nothing did, since the
-	// permissions deny the call.
+	// What asked: rules, or the call itself where the mode asks. Empty if the permissions deny the
+	// call, so that nothing asked.
 	Rules []string `protobuf:"bytes,4,rep,name=rules,proto3" json:"rules,omitempty"`
 	// Why, in the words that the model reads.
 	Detail string `protobuf:"bytes,5,opt,name=detail,proto3" json:"detail,omitempty"`
-	// With NOBODY_ASKED: whether the definition of the agent says so (approvals: deny); else its
-	// session does, or the orchestrator.
+	// For NOBODY_ASKED: true if the agent's definition says so (approvals: deny), false if its
+	// session or the orchestrator does.
 	ByDefinition  bool `protobuf:"varint,6,opt,name=by_definition,json=byDefinition,proto3" json:"by_definition,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2202,7 +2200,7 @@ func (x *Denial) GetByDefinition() bool {
 	return false
 }
 
-// TaskParked says that the run gave its worker back.
+// TaskParked says that the run was parked and no longer holds a worker.
 type TaskParked struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What it waits for.
@@ -2253,7 +2251,7 @@ type TaskReady struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Why.
 	Cause ReadyCause `protobuf:"varint,1,opt,name=cause,proto3,enum=coppice.v1.ReadyCause" json:"cause,omitempty"`
-	// The delivery to come.
+	// The next attempt, as Task.epoch.
 	Epoch         int64 `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2303,17 +2301,17 @@ func (x *TaskReady) GetEpoch() int64 {
 	return 0
 }
 
-// TaskProgress is news from a running run, at most one a second. Each 15 seconds or so it may say
-// what the last one said: that the run goes on.
+// TaskProgress reports the progress of a running run, at most once a second. About every 15 seconds
+// it may repeat the last report, to say that the run continues.
 type TaskProgress struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What it is doing, in a few words.
+	// A short description of what the run is doing.
 	Activity string `protobuf:"bytes,1,opt,name=activity,proto3" json:"activity,omitempty"`
-	// Tool calls of the run so far.
+	// The number of tool calls of the run so far.
 	ToolUses int32 `protobuf:"varint,2,opt,name=tool_uses,json=toolUses,proto3" json:"tool_uses,omitempty"`
-	// Tokens of the run so far.
+	// The number of tokens of the run so far.
 	Tokens int64 `protobuf:"varint,3,opt,name=tokens,proto3" json:"tokens,omitempty"`
-	// The last five things it was doing, oldest first; this one is the last.
+	// The last five activities, oldest first. The last one is `activity`.
 	Recent        []string `protobuf:"bytes,4,rep,name=recent,proto3" json:"recent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2377,20 +2375,21 @@ func (x *TaskProgress) GetRecent() []string {
 	return nil
 }
 
-// TaskResult is the end of a run: one a run, and nothing after it.
+// TaskResult is the end of a run. A run has exactly one, and no event after it.
 type TaskResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// COMPLETED, FAILED or CANCELLED.
 	State TaskState `protobuf:"varint,1,opt,name=state,proto3,enum=coppice.v1.TaskState" json:"state,omitempty"`
 	// Why, unless COMPLETED.
 	Reason Reason `protobuf:"varint,2,opt,name=reason,proto3,enum=coppice.v1.Reason" json:"reason,omitempty"`
-	// What there is to say about the reason; if COMPLETED, what the result says below the answer.
+	// Details of the reason, for people. If COMPLETED: the line that the result has below the answer,
+	// if any.
 	Detail string `protobuf:"bytes,3,opt,name=detail,proto3" json:"detail,omitempty"`
-	// The message that holds the answer, if there is one.
+	// The id of the message that holds the answer, if there is one.
 	MessageId string `protobuf:"bytes,4,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
-	// Tokens of this run.
+	// The tokens and the cost of this run.
 	Usage *Usage `protobuf:"bytes,5,opt,name=usage,proto3" json:"usage,omitempty"`
-	// Tool calls of this run.
+	// The number of tool calls of this run.
 	ToolUses      int32 `protobuf:"varint,6,opt,name=tool_uses,json=toolUses,proto3" json:"tool_uses,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2468,16 +2467,15 @@ func (x *TaskResult) GetToolUses() int32 {
 	return 0
 }
 
-// MessageQueued says that a message waits for the task's next boundary, or, where the task
-// has ended and the event is of no run, for its next run.
+// MessageQueued says that a message waits for the task's next boundary. If the task has ended, the
+// message waits for its next run, and the event belongs to no run.
 type MessageQueued struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Set if the message tells of a background child's end; otherwise it is a
-	// user's.
+	// The run of a background child, if the message reports its end. Unset for a user message.
 	News *ChildRun `protobuf:"bytes,1,opt,name=news,proto3" json:"news,omitempty"`
 	// The id that the message has in the inbox, and later in the transcript.
 	MessageId string `protobuf:"bytes,2,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
-	// How many wait now, this one among them.
+	// The number of messages that wait now, including this one.
 	Waiting       int32 `protobuf:"varint,3,opt,name=waiting,proto3" json:"waiting,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2534,22 +2532,22 @@ func (x *MessageQueued) GetWaiting() int32 {
 	return 0
 }
 
-// HookRan says what came of a hook on a sub-agent's start or stop.
+// HookRan reports the outcome of a hook on the start or stop of a sub-agent.
 type HookRan struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What it hangs on.
+	// The event that the hook is for.
 	Event HookEvent `protobuf:"varint,1,opt,name=event,proto3,enum=coppice.v1.HookEvent" json:"event,omitempty"`
-	// What it is called.
+	// The name of the hook.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// The glob of the agents that it is for.
+	// The glob of the agents that the hook is for.
 	Matcher string `protobuf:"bytes,3,opt,name=matcher,proto3" json:"matcher,omitempty"`
-	// What came of it.
+	// The outcome.
 	Outcome HookOutcome `protobuf:"varint,4,opt,name=outcome,proto3,enum=coppice.v1.HookOutcome" json:"outcome,omitempty"`
 	// How long it took.
 	Duration *durationpb.Duration `protobuf:"bytes,5,opt,name=duration,proto3" json:"duration,omitempty"`
-	// The exit code of a command that ended by itself.
+	// The exit code of a command that ended on its own.
 	ExitCode int32 `protobuf:"varint,6,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"`
-	// What went wrong, or the gist of what it said; no more than a KiB.
+	// The error, or the hook's output on one line, cut to 1 KiB.
 	Message       string `protobuf:"bytes,7,opt,name=message,proto3" json:"message,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2634,22 +2632,22 @@ func (x *HookRan) GetMessage() string {
 	return ""
 }
 
-// CallbackEnded says that the callback of a run was answered, or is given up. It
-// comes after the result of the run that it is about, and is an event of no run. Or it is
-// the callback of an approval of the run.
+// CallbackEnded says that a callback was answered or given up. The callback is for the end of a run
+// or for an approval of the run. The event belongs to no run, and comes after the result of the run
+// if the callback is for its end.
 type CallbackEnded struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The run.
+	// The run that the callback is about.
 	Run int32 `protobuf:"varint,1,opt,name=run,proto3" json:"run,omitempty"`
-	// Who was called.
+	// The URL that was called.
 	Url string `protobuf:"bytes,2,opt,name=url,proto3" json:"url,omitempty"`
 	// Whether the call was answered with success.
 	Delivered bool `protobuf:"varint,3,opt,name=delivered,proto3" json:"delivered,omitempty"`
-	// How often it was tried.
+	// The number of attempts.
 	Tries int32 `protobuf:"varint,4,opt,name=tries,proto3" json:"tries,omitempty"`
-	// Why it is given up.
+	// Why it was given up.
 	Detail string `protobuf:"bytes,5,opt,name=detail,proto3" json:"detail,omitempty"`
-	// The approval that it is about; empty means the end of the run.
+	// The id of the approval that the callback is about. Empty means the end of the run.
 	ApprovalId    string `protobuf:"bytes,6,opt,name=approval_id,json=approvalId,proto3" json:"approval_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -22,13 +22,13 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Role says who speaks in a message.
+// Role is the author of a message.
 type Role int32
 
 const (
 	// Not a role.
 	Role_ROLE_UNSPECIFIED Role = 0
-	// A person, the parent that gave the task, or news of a background child.
+	// A person, the parent that started the task, or news of a background child.
 	Role_ROLE_USER Role = 1
 	// The model.
 	Role_ROLE_ASSISTANT Role = 2
@@ -83,15 +83,15 @@ func (Role) EnumDescriptor() ([]byte, []int) {
 type StopReason int32
 
 const (
-	// Not known.
+	// Unknown.
 	StopReason_STOP_REASON_UNSPECIFIED StopReason = 0
-	// It had no more to say.
+	// It completed its answer.
 	StopReason_STOP_REASON_END_TURN StopReason = 1
 	// It waits for the results of its tool calls.
 	StopReason_STOP_REASON_TOOL_USE StopReason = 2
-	// It was cut at the limit of its output.
+	// It reached the limit of its output.
 	StopReason_STOP_REASON_MAX_TOKENS StopReason = 3
-	// It declined.
+	// It refused to answer.
 	StopReason_STOP_REASON_REFUSAL StopReason = 4
 )
 
@@ -140,13 +140,13 @@ func (StopReason) EnumDescriptor() ([]byte, []int) {
 	return file_coppice_v1_message_proto_rawDescGZIP(), []int{1}
 }
 
-// AttachmentKind says what an attachment is.
+// AttachmentKind is the kind of an attachment.
 type AttachmentKind int32
 
 const (
 	// Not a kind.
 	AttachmentKind_ATTACHMENT_KIND_UNSPECIFIED AttachmentKind = 0
-	// A picture.
+	// An image.
 	AttachmentKind_ATTACHMENT_KIND_IMAGE AttachmentKind = 1
 	// A document, such as a PDF.
 	AttachmentKind_ATTACHMENT_KIND_DOCUMENT AttachmentKind = 2
@@ -193,36 +193,37 @@ func (AttachmentKind) EnumDescriptor() ([]byte, []int) {
 	return file_coppice_v1_message_proto_rawDescGZIP(), []int{2}
 }
 
-// Message is one link of a task's append-only transcript. It never changes.
+// Message is one entry of a task's append-only transcript. It never changes.
 type Message struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The id of the message, a UUID.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// The message before it; empty for the first.
+	// The id of the message before it. Empty for the first.
 	ParentId string `protobuf:"bytes,2,opt,name=parent_id,json=parentId,proto3" json:"parent_id,omitempty"`
-	// Its place in the transcript, counted from 1.
+	// Its position in the transcript, counted from 1. In a fork or a branch that inherits messages,
+	// the positions continue after those of the base.
 	Ordinal int32 `protobuf:"varint,3,opt,name=ordinal,proto3" json:"ordinal,omitempty"`
 	// The run of the task that added it.
 	Run int32 `protobuf:"varint,4,opt,name=run,proto3" json:"run,omitempty"`
-	// Who speaks.
+	// The author of the message.
 	Role Role `protobuf:"varint,5,opt,name=role,proto3,enum=coppice.v1.Role" json:"role,omitempty"`
-	// What is said, in order.
+	// The content, in order.
 	Blocks []*Block `protobuf:"bytes,6,rep,name=blocks,proto3" json:"blocks,omitempty"`
-	// Of assistant messages: the model that answered.
+	// For assistant messages: the model that answered.
 	Model string `protobuf:"bytes,7,opt,name=model,proto3" json:"model,omitempty"`
-	// Of assistant messages: what the answer cost.
+	// For assistant messages: the tokens and the cost of the answer.
 	Usage *Usage `protobuf:"bytes,8,opt,name=usage,proto3" json:"usage,omitempty"`
-	// Of assistant messages: why the model stopped.
+	// For assistant messages: why the model stopped.
 	StopReason StopReason `protobuf:"varint,9,opt,name=stop_reason,json=stopReason,proto3,enum=coppice.v1.StopReason" json:"stop_reason,omitempty"`
 	// When the message was stored.
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
-	// Set on a user message that tells of the end of a background child.
+	// For user messages that report the end of a background child: the run of the child.
 	News *ChildRun `protobuf:"bytes,11,opt,name=news,proto3" json:"news,omitempty"`
-	// Set on a user message that is a summary: a model sees it in the place of all
-	// messages up to this ordinal, which stay readable.
+	// Set on a user message that is a summary: models see it instead of all messages up to this
+	// ordinal, which can still be read.
 	SumsUpTo int32 `protobuf:"varint,14,opt,name=sums_up_to,json=sumsUpTo,proto3" json:"sums_up_to,omitempty"`
-	// Who outside the run was on behalf of when the message was added, as Task.source says it of
-	// a run; empty: nobody, or a release that did not say so has stored it.
+	// The external system on whose behalf the run was when the message was added, as in Task.source.
+	// Empty means none, or that a release without this field stored the message.
 	Source        string `protobuf:"bytes,16,opt,name=source,proto3" json:"source,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -352,7 +353,7 @@ func (x *Message) GetSource() string {
 // Block is a part of a message.
 type Block struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What kind of part it is.
+	// The kind of part.
 	//
 	// Types that are valid to be assigned to Kind:
 	//
@@ -463,12 +464,12 @@ type Block_Thinking struct {
 }
 
 type Block_ToolUse struct {
-	// A tool call, opened.
+	// A tool call.
 	ToolUse *ToolUseBlock `protobuf:"bytes,3,opt,name=tool_use,json=toolUse,proto3,oneof"`
 }
 
 type Block_ToolResult struct {
-	// A tool call, closed.
+	// The result of a tool call.
 	ToolResult *ToolResultBlock `protobuf:"bytes,4,opt,name=tool_result,json=toolResult,proto3,oneof"`
 }
 
@@ -487,19 +488,19 @@ func (*Block_ToolResult) isBlock_Kind() {}
 
 func (*Block_Attachment) isBlock_Kind() {}
 
-// AttachmentBlock is an image or a document. Models that can look at it are shown it; others
-// read that there is one.
+// AttachmentBlock is an image or a document. Models that do not support it read only that there is
+// an attachment.
 type AttachmentBlock struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What it is.
+	// Whether it is an image or a document.
 	Kind AttachmentKind `protobuf:"varint,1,opt,name=kind,proto3,enum=coppice.v1.AttachmentKind" json:"kind,omitempty"`
 	// Its media type, such as image/png.
 	MediaType string `protobuf:"bytes,2,opt,name=media_type,json=mediaType,proto3" json:"media_type,omitempty"`
-	// What it is called.
+	// Its name.
 	Name string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
-	// The content, or
+	// The content. Empty if url is set.
 	Data []byte `protobuf:"bytes,4,opt,name=data,proto3" json:"data,omitempty"`
-	// where it is.
+	// The URL of the content. Empty if data is set.
 	Url           string `protobuf:"bytes,5,opt,name=url,proto3" json:"url,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -619,9 +620,9 @@ func (x *TextBlock) GetText() string {
 // ThinkingBlock is a model's reasoning.
 type ThinkingBlock struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The reasoning in words.
+	// The text of the reasoning.
 	Text string `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`
-	// The provider's seal, which goes back to it unchanged.
+	// The provider's signature, which is sent back to the provider unchanged.
 	Signature     string `protobuf:"bytes,2,opt,name=signature,proto3" json:"signature,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -671,15 +672,15 @@ func (x *ThinkingBlock) GetSignature() string {
 	return ""
 }
 
-// ToolUseBlock opens a tool call. The identity of the call is (task, message,
-// index of this block in the message).
+// ToolUseBlock opens a tool call. The call is identified by its task, its message, and the index of
+// this block in the message.
 type ToolUseBlock struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What the provider called the call. Such ids repeat and identify nothing.
+	// The provider's id of the call. Such ids repeat, so do not use them to identify a call.
 	ProviderId string `protobuf:"bytes,1,opt,name=provider_id,json=providerId,proto3" json:"provider_id,omitempty"`
-	// The tool.
+	// The name of the tool.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// The input as the model wrote it: JSON, not yet checked.
+	// The input as the model wrote it: JSON, not validated.
 	InputJson     string `protobuf:"bytes,3,opt,name=input_json,json=inputJson,proto3" json:"input_json,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -741,11 +742,11 @@ type ToolResultBlock struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The index of the call's block in that message, counted from 0.
 	Block int32 `protobuf:"varint,1,opt,name=block,proto3" json:"block,omitempty"`
-	// What the provider called the call.
+	// The provider's id of the call.
 	ProviderId string `protobuf:"bytes,2,opt,name=provider_id,json=providerId,proto3" json:"provider_id,omitempty"`
-	// The result.
+	// The text of the result.
 	Text string `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"`
-	// Whether the result tells of an error.
+	// Whether the result is an error.
 	IsError       bool `protobuf:"varint,4,opt,name=is_error,json=isError,proto3" json:"is_error,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -820,13 +821,14 @@ type Usage struct {
 	CacheReadTokens int64 `protobuf:"varint,3,opt,name=cache_read_tokens,json=cacheReadTokens,proto3" json:"cache_read_tokens,omitempty"`
 	// Input tokens written to the provider's cache.
 	CacheWriteTokens int64 `protobuf:"varint,4,opt,name=cache_write_tokens,json=cacheWriteTokens,proto3" json:"cache_write_tokens,omitempty"`
-	// An estimate of what priced_tokens have cost, in millionths of a US dollar, by the
-	// prices that the orchestrator had when the answers were recorded. It is never
-	// changed later, and the cost of a whole is the sum of its parts. Absent means that
-	// nobody knows: no answer came of a model with a known price.
+	// The estimated cost of priced_tokens, in millionths of a US dollar.
+	//
+	// It uses the orchestrator's prices at the time the answers were recorded, and is never changed
+	// later. The cost of a whole is the sum of its parts. Unset means unknown: no answer came from a
+	// model with a known price.
 	CostMicros *int64 `protobuf:"varint,5,opt,name=cost_micros,json=costMicros,proto3,oneof" json:"cost_micros,omitempty"`
-	// Of how many of all the tokens the price was known. Fewer than there are: what the
-	// others have cost is not part of cost_micros.
+	// The number of tokens, of all kinds, with a known price. If it is less than the total,
+	// cost_micros does not include the cost of the others.
 	PricedTokens  int64 `protobuf:"varint,6,opt,name=priced_tokens,json=pricedTokens,proto3" json:"priced_tokens,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -904,20 +906,24 @@ func (x *Usage) GetPricedTokens() int64 {
 	return 0
 }
 
-// Budget bounds what all tasks of a session use together. It is looked at before each
-// call of a model: once it is spent, runs end with BUDGET_EXHAUSTED in the place of calling.
-// For calls under way as much is reserved as the dearest have taken lately, and no more runs
-// are with workers than there is left for, but one at least: more is spent than the budget only
-// by what the last calls take beyond what they were reckoned to, and of model_calls never more.
-// With a greater budget (UpdateSession) the session goes on with the next message. What has no
-// known price counts by its tokens and calls alone.
+// Budget limits what all tasks of a session use together. It is checked before each model call.
+// Once it is spent, runs end with BUDGET_EXHAUSTED instead of calling the model.
+//
+// Each model call in progress reserves as much as the most expensive recent calls have used. The
+// number of runs with workers is limited to what the rest of the budget covers, but is at least
+// one. So a session can exceed the budget only by what its last calls use beyond their estimate,
+// and never exceeds model_calls.
+//
+// With a larger budget (UpdateSession) the session continues with the next message, and at once
+// where ends of background children wait for a root or a branch. Calls without a known price count
+// towards tokens and model_calls only.
 type Budget struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Tokens of all kinds, as in Usage; 0 means no bound.
+	// The number of tokens, of all kinds in Usage. 0 means no limit.
 	Tokens int64 `protobuf:"varint,1,opt,name=tokens,proto3" json:"tokens,omitempty"`
-	// Cost in millionths of a US dollar, as in Usage; 0 means no bound.
+	// The cost in millionths of a US dollar, as in Usage. 0 means no limit.
 	CostMicros int64 `protobuf:"varint,2,opt,name=cost_micros,json=costMicros,proto3" json:"cost_micros,omitempty"`
-	// Calls of models, as in Session; 0 means no bound.
+	// The number of model calls, as in Session. 0 means no limit.
 	ModelCalls    int64 `protobuf:"varint,3,opt,name=model_calls,json=modelCalls,proto3" json:"model_calls,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -977,9 +983,9 @@ func (x *Budget) GetModelCalls() int64 {
 // ChildRun names one run of a child task.
 type ChildRun struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The child.
+	// The id of the child.
 	TaskId string `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
-	// Which of its runs, counted from 1.
+	// The number of the run, counted from 1.
 	Run           int32 `protobuf:"varint,2,opt,name=run,proto3" json:"run,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

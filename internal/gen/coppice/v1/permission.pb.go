@@ -21,16 +21,15 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// SubagentApprovals says what becomes of what a sub-agent has to ask about.
+// SubagentApprovals says what happens to calls of sub-agents that ask.
 type SubagentApprovals int32
 
 const (
-	// No opinion.
+	// Not set.
 	SubagentApprovals_SUBAGENT_APPROVALS_UNSPECIFIED SubagentApprovals = 0
 	// The call is closed with APPROVAL_DENIED at once.
 	SubagentApprovals_SUBAGENT_APPROVALS_DENY SubagentApprovals = 1
-	// The call waits for a decision, as that of a root does, among the approvals of the
-	// session.
+	// The call waits for a decision among the session's approvals, as a call of the root does.
 	SubagentApprovals_SUBAGENT_APPROVALS_ESCALATE SubagentApprovals = 2
 )
 
@@ -75,19 +74,19 @@ func (SubagentApprovals) EnumDescriptor() ([]byte, []int) {
 	return file_coppice_v1_permission_proto_rawDescGZIP(), []int{0}
 }
 
-// PermissionMode says what becomes of calls that no rule names.
+// PermissionMode decides calls that no rule matches.
 type PermissionMode int32
 
 const (
-	// No opinion.
+	// Not set.
 	PermissionMode_PERMISSION_MODE_UNSPECIFIED PermissionMode = 0
-	// Reading is allowed, all else asks.
+	// Reading is allowed. All other calls ask.
 	PermissionMode_PERMISSION_MODE_DEFAULT PermissionMode = 1
-	// Reading and editing files is allowed, all else asks.
+	// Reading and editing files are allowed. All other calls ask.
 	PermissionMode_PERMISSION_MODE_ACCEPT_EDITS PermissionMode = 2
-	// Reading is allowed, all else denied.
+	// Reading is allowed. All other calls are denied.
 	PermissionMode_PERMISSION_MODE_PLAN PermissionMode = 3
-	// All is allowed.
+	// All calls are allowed.
 	PermissionMode_PERMISSION_MODE_BYPASS PermissionMode = 4
 )
 
@@ -136,24 +135,26 @@ func (PermissionMode) EnumDescriptor() ([]byte, []int) {
 	return file_coppice_v1_permission_proto_rawDescGZIP(), []int{1}
 }
 
-// Permissions say what agents may do. Rules are TOOL or TOOL(GLOB), such as
-// bash(git *); deny beats ask beats allow, and what no rule names is left to the
-// mode. What is said here is a bound: a definition can only narrow it.
+// Permissions say what agents may do. A rule is TOOL or TOOL(GLOB), such as bash(git *). Deny takes
+// precedence over ask, and ask over allow. Calls that no rule matches are decided by the mode.
+//
+// These permissions are an upper bound: the definition of an agent can only narrow them.
+// docs/permissions.md describes rules and modes.
 type Permissions struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What becomes of calls that no rule names. Unspecified leaves it to the agent's
-	// definition, and if that names no mode either, it is DEFAULT.
+	// The mode, for calls that no rule matches. Unspecified leaves it to the agent's definition. If
+	// that names no mode either, the mode is DEFAULT.
 	Mode PermissionMode `protobuf:"varint,1,opt,name=mode,proto3,enum=coppice.v1.PermissionMode" json:"mode,omitempty"`
-	// Calls that run without asking.
+	// Rules for calls that run without asking.
 	Allow []string `protobuf:"bytes,2,rep,name=allow,proto3" json:"allow,omitempty"`
-	// Calls that ask first.
+	// Rules for calls that ask first.
 	Ask []string `protobuf:"bytes,3,rep,name=ask,proto3" json:"ask,omitempty"`
-	// Calls that don't run.
+	// Rules for calls that do not run.
 	Deny []string `protobuf:"bytes,4,rep,name=deny,proto3" json:"deny,omitempty"`
-	// What becomes of what a sub-agent has to ask about, where its definition does not
-	// say. Unspecified means what the orchestrator says (--approvals), by default
-	// ESCALATE. It is fixed when the session is opened, and allows nothing: it only says
-	// who answers.
+	// What happens to calls of sub-agents that ask, if the sub-agent's definition does not say.
+	//
+	// Unspecified means the orchestrator's setting (--approvals), by default ESCALATE. It is fixed
+	// when the session is opened. It allows nothing: it only says who decides.
 	Approvals     SubagentApprovals `protobuf:"varint,5,opt,name=approvals,proto3,enum=coppice.v1.SubagentApprovals" json:"approvals,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -27,11 +27,12 @@ const (
 type Delivery int32
 
 const (
-	// As NEXT_BOUNDARY.
+	// Same as NEXT_BOUNDARY.
 	Delivery_DELIVERY_UNSPECIFIED Delivery = 0
 	// When the calls of its current message are closed.
 	Delivery_DELIVERY_NEXT_BOUNDARY Delivery = 1
-	// As soon as that can be: it does not wait for its children any more.
+	// As early as possible: the task no longer waits for its children. If background work is switched
+	// off in the session, it still does.
 	Delivery_DELIVERY_INTERRUPT Delivery = 2
 )
 
@@ -76,15 +77,15 @@ func (Delivery) EnumDescriptor() ([]byte, []int) {
 	return file_coppice_v1_session_proto_rawDescGZIP(), []int{0}
 }
 
-// IdleCause says why nothing of a session goes on.
+// IdleCause says why nothing runs in a session.
 type IdleCause int32
 
 const (
-	// Not known.
+	// Unknown.
 	IdleCause_IDLE_CAUSE_UNSPECIFIED IdleCause = 0
-	// There is nothing left to do.
+	// No work is left.
 	IdleCause_IDLE_CAUSE_DONE IdleCause = 1
-	// It is blocked: an approval is open, and what goes on depends on it.
+	// The session is blocked: an approval is open, and the remaining work depends on it.
 	IdleCause_IDLE_CAUSE_BLOCKED IdleCause = 2
 )
 
@@ -134,48 +135,55 @@ type Session struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The id of the session, a UUID.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// What the session is called; by default the start of its first message.
+	// The title. By default the first 80 bytes of the first message, with an ellipsis if that is
+	// longer.
 	Title string `protobuf:"bytes,2,opt,name=title,proto3" json:"title,omitempty"`
-	// The agent at the root.
+	// The name of the root's agent.
 	Agent string `protobuf:"bytes,3,opt,name=agent,proto3" json:"agent,omitempty"`
-	// The root task.
+	// The id of the root task.
 	RootTaskId string `protobuf:"bytes,4,opt,name=root_task_id,json=rootTaskId,proto3" json:"root_task_id,omitempty"`
 	// The state of the root's current run.
 	State TaskState `protobuf:"varint,5,opt,name=state,proto3,enum=coppice.v1.TaskState" json:"state,omitempty"`
-	// The number of its last event.
+	// The seq of the last event.
 	LastSeq int64 `protobuf:"varint,6,opt,name=last_seq,json=lastSeq,proto3" json:"last_seq,omitempty"`
-	// Tasks by what their current run does.
+	// The number of tasks, by the state of their current run.
 	Tasks *TaskCounts `protobuf:"bytes,7,opt,name=tasks,proto3" json:"tasks,omitempty"`
-	// Tokens of all tasks.
+	// The tokens that all tasks have used.
 	Usage *Usage `protobuf:"bytes,8,opt,name=usage,proto3" json:"usage,omitempty"`
 	// When the session was opened.
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
-	// When its last event was.
+	// The time of the last event.
 	UpdateTime *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=update_time,json=updateTime,proto3" json:"update_time,omitempty"`
-	// What the client attached to it.
+	// Key-value pairs that the client attached.
 	Metadata map[string]string `protobuf:"bytes,11,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Approvals that nobody has decided.
+	// The number of approvals that wait for a decision.
 	OpenApprovals int32 `protobuf:"varint,18,opt,name=open_approvals,json=openApprovals,proto3" json:"open_approvals,omitempty"`
-	// When it was closed; unset while it is open.
+	// When the session was closed. Unset while it is open.
 	CloseTime *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=close_time,json=closeTime,proto3" json:"close_time,omitempty"`
-	// Whether background work is switched off in it.
+	// Whether background work is switched off in this session.
 	NoBackground bool `protobuf:"varint,13,opt,name=no_background,json=noBackground,proto3" json:"no_background,omitempty"`
-	// Its tasks beside the root, oldest first, at most 100: sub-agents, commands and branches.
-	// Only ListSessions fills it in, when asked to; ListTasks gives all of them.
+	// The tasks other than the root, oldest first, at most 100: sub-agents, commands and branches.
+	// Only ListSessions sets it, with include_children. ListTasks returns all tasks.
 	Children []*Task `protobuf:"bytes,14,rep,name=children,proto3" json:"children,omitempty"`
-	// The task that a message goes to which names none: the root, or a branch.
+	// The task that receives messages without a task_id: the root or a branch.
 	CurrentTaskId string `protobuf:"bytes,15,opt,name=current_task_id,json=currentTaskId,proto3" json:"current_task_id,omitempty"`
-	// The directory that it shares with other sessions; empty means its own.
+	// The directory that the session shares with other sessions. Empty means its own directory.
 	Workspace string `protobuf:"bytes,20,opt,name=workspace,proto3" json:"workspace,omitempty"`
-	// What its tasks may use together; unset: no bound.
+	// The budget for all tasks together. Unset means no limit.
 	Budget *Budget `protobuf:"bytes,21,opt,name=budget,proto3" json:"budget,omitempty"`
-	// What the calls of models that are under way are reckoned to take, beside what is used
-	// already. Unset without a budget, and tokens and cost before the first answer; model_calls
-	// only if the budget bounds them: one of each run that is with a worker.
+	// The estimated use of the model calls in progress, in addition to what is used already.
+	//
+	// Unset without a budget, and if nothing is reserved. tokens and cost_micros are 0 before the
+	// first answer. model_calls is set only if the budget limits model calls, and counts one for each
+	// run that is with a worker.
 	Reserved *Budget `protobuf:"bytes,22,opt,name=reserved,proto3" json:"reserved,omitempty"`
-	// Calls of models that all its tasks have made: answers and summaries that are stored, since
-	// releases count them.
-	ModelCalls    int64 `protobuf:"varint,23,opt,name=model_calls,json=modelCalls,proto3" json:"model_calls,omitempty"`
+	// The number of model calls of all tasks: answers and summaries that are stored. Answers that a
+	// release without this field stored are not counted.
+	ModelCalls int64 `protobuf:"varint,23,opt,name=model_calls,json=modelCalls,proto3" json:"model_calls,omitempty"`
+	// The number of tool calls of all its tasks that were denied: by permissions, by a decision,
+	// because an approval expired, or because nobody was asked. CallClosed.denial says which and why.
+	// Calls that were denied before the release that introduced this field are not counted.
+	DeniedCalls   int32 `protobuf:"varint,24,opt,name=denied_calls,json=deniedCalls,proto3" json:"denied_calls,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -350,16 +358,23 @@ func (x *Session) GetModelCalls() int64 {
 	return 0
 }
 
+func (x *Session) GetDeniedCalls() int32 {
+	if x != nil {
+		return x.DeniedCalls
+	}
+	return 0
+}
+
 // TaskCounts counts the tasks of a session.
 type TaskCounts struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// All of them, ended or not.
+	// All tasks, ended or not.
 	Total int32 `protobuf:"varint,1,opt,name=total,proto3" json:"total,omitempty"`
-	// Those that wait for a worker.
+	// Tasks that wait for a worker.
 	Pending int32 `protobuf:"varint,2,opt,name=pending,proto3" json:"pending,omitempty"`
-	// Those that are with a worker.
+	// Tasks that are with a worker.
 	Running int32 `protobuf:"varint,3,opt,name=running,proto3" json:"running,omitempty"`
-	// Those that are parked.
+	// Tasks that are parked.
 	Waiting       int32 `protobuf:"varint,4,opt,name=waiting,proto3" json:"waiting,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -423,10 +438,10 @@ func (x *TaskCounts) GetWaiting() int32 {
 	return 0
 }
 
-// UserMessage is what a person says.
+// UserMessage is a message of a user.
 type UserMessage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The text; required. It has to have a visible character.
+	// The text; required. It must contain a visible character.
 	Text          string `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -472,44 +487,47 @@ func (x *UserMessage) GetText() string {
 // CreateSessionRequest opens a session.
 type CreateSessionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The agent at the root; empty means general-purpose.
+	// The name of the root's agent. Empty means general-purpose.
 	Agent string `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
-	// The first message; without one the session waits for SendMessage.
+	// The first message. If unset, the root stays NEW until SendMessage.
 	Message *UserMessage `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
-	// What to call the session.
+	// The title, at most 1,024 bytes. Empty means the start of the first message.
 	Title string `protobuf:"bytes,3,opt,name=title,proto3" json:"title,omitempty"`
-	// Anything the client wants to find again: up to 32 pairs.
+	// Key-value pairs for the client's own use, such as the filter of ListSessions: at most 32 pairs,
+	// each of at most 1,024 bytes, key and value together.
 	Metadata map[string]string `protobuf:"bytes,4,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// The name of the model to use; empty means the agent's. docs/agents.md says what
-	// names there are.
+	// The name of the model. Empty means the agent's model. docs/agents.md lists the names.
 	Model string `protobuf:"bytes,5,opt,name=model,proto3" json:"model,omitempty"`
-	// Makes a repeat of this call safe; any text of up to 200 bytes.
+	// Makes the call idempotent: any text of at most 200 bytes. Empty means no key.
 	IdempotencyKey string `protobuf:"bytes,6,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
-	// What the session's agents may do at most.
+	// The upper bound of what the session's agents may do: at most 100 rules. Unset means that the
+	// session adds no bound.
 	Permissions *Permissions `protobuf:"bytes,18,opt,name=permissions,proto3" json:"permissions,omitempty"`
-	// Who outside opens it, such as mcp or a2a: letters, digits, _ and -. None of its
-	// tasks sees or can use tools that are internal. Empty means nobody.
+	// The external system that opens the session, such as mcp or a2a: letters a to z, digits, _ and
+	// -, at most 1,024 bytes. If set, no task of the session sees or can use internal tools. Empty
+	// means none.
 	Source string `protobuf:"bytes,19,opt,name=source,proto3" json:"source,omitempty"`
-	// Switches background work off in this session: what agents ask to run in the
-	// background runs in the foreground.
+	// Switches background work off in this session: agents' requests to run something in the
+	// background run it in the foreground.
 	NoBackground bool `protobuf:"varint,7,opt,name=no_background,json=noBackground,proto3" json:"no_background,omitempty"`
-	// The directory below the workers' --workspaces that the session works in, beside
-	// others that name the same one: up to 100 letters, digits, ., _ and -, the first a
-	// letter or digit, and no UUID. Empty means a directory of its own.
+	// The directory below the workers' --workspaces in which the session works. Sessions with the
+	// same name share it. At most 100 letters, digits, ., _ and -; it begins with a letter or digit
+	// and is not a UUID. Empty means a directory of the session's own.
 	Workspace string `protobuf:"bytes,20,opt,name=workspace,proto3" json:"workspace,omitempty"`
-	// What the session's tasks may use together. Where the orchestrator has a bound for
-	// each session, what is more than that, or unset, is that.
+	// The budget for all tasks of the session together. Unset means no limit. If the orchestrator
+	// sets a limit for each session, that limit replaces values that are larger or unset.
 	Budget *Budget `protobuf:"bytes,21,opt,name=budget,proto3" json:"budget,omitempty"`
-	// How long to wait for the end of the message's run, at most 10 minutes; unset
-	// doesn't wait. Give the call a deadline that is later. What was started goes on if
-	// the client does not wait any more.
+	// How long to wait for the end of the first run: 0 to 10 minutes. It needs a message. Unset means
+	// not to wait.
+	//
+	// The deadline of the call must be later. The run continues if the client stops waiting.
 	Wait *durationpb.Duration `protobuf:"bytes,22,opt,name=wait,proto3" json:"wait,omitempty"`
-	// The URL to call when a run of the root has ended, as a definition's on_complete
-	// (docs/hooks.md), which it takes the place of. Only hosts that the orchestrator allows
-	// are called.
+	// The URL to call when a run of the root has ended (docs/hooks.md). It replaces on_complete of
+	// the agent's definition. Only hosts that the orchestrator allows are called. Empty means the
+	// definition's.
 	OnComplete string `protobuf:"bytes,23,opt,name=on_complete,json=onComplete,proto3" json:"on_complete,omitempty"`
-	// The URL to call when a call in the session has to be approved, of the root or of a
-	// sub-agent, at least once unless it was decided before that (docs/hooks.md).
+	// The URL to call when a call of the root or of a sub-agent needs an approval (docs/hooks.md). It
+	// is called at least once, unless the approval is decided before that. Empty means none.
 	OnApproval    string `protobuf:"bytes,24,opt,name=on_approval,json=onApproval,proto3" json:"on_approval,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -646,12 +664,13 @@ func (x *CreateSessionRequest) GetOnApproval() string {
 // CreateSessionResponse is the session that was opened.
 type CreateSessionResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The session as it was opened; of a repeat as it is by then, and with wait as it is when the
-	// wait is over, where it can be read.
+	// The session as it was opened. For a retry, its current state. With wait, its state when the
+	// wait ended, if that can be read.
 	Session *Session `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
-	// With wait: the root as it is when the wait is over, with its result.
+	// Set with wait: the root when the wait ended, with its result.
 	Root *Task `protobuf:"bytes,2,opt,name=root,proto3" json:"root,omitempty"`
-	// With wait: whether the run has ended. If not, WaitTask goes on waiting.
+	// With wait: whether the run has ended. If false, call WaitTask to continue waiting. It is also
+	// false, with whatever state is known, if the orchestrator stops during the wait.
 	Ended         bool `protobuf:"varint,3,opt,name=ended,proto3" json:"ended,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -711,9 +730,9 @@ func (x *CreateSessionResponse) GetEnded() bool {
 // CreateSessionsRequest is one of many sessions to open.
 type CreateSessionsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What the client calls it; its answer bears the same number.
+	// A number that the client chooses. The response has the same number.
 	Number int64 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
-	// The session; required.
+	// The session to open; required.
 	Session       *CreateSessionRequest `protobuf:"bytes,2,opt,name=session,proto3" json:"session,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -768,7 +787,7 @@ type CreateSessionsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The number of the request.
 	Number int64 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
-	// What became of it.
+	// The outcome of the request.
 	//
 	// Types that are valid to be assigned to Outcome:
 	//
@@ -846,12 +865,12 @@ type isCreateSessionsResponse_Outcome interface {
 }
 
 type CreateSessionsResponse_Opened struct {
-	// What CreateSession would have answered.
+	// The response of CreateSession.
 	Opened *CreateSessionResponse `protobuf:"bytes,2,opt,name=opened,proto3,oneof"`
 }
 
 type CreateSessionsResponse_Refused struct {
-	// What it would have failed with.
+	// The error that CreateSession would have returned.
 	Refused *Refusal `protobuf:"bytes,3,opt,name=refused,proto3,oneof"`
 }
 
@@ -859,14 +878,14 @@ func (*CreateSessionsResponse_Opened) isCreateSessionsResponse_Outcome() {}
 
 func (*CreateSessionsResponse_Refused) isCreateSessionsResponse_Outcome() {}
 
-// Refusal is the status of a request that has no call of its own.
+// Refusal is the status of a request that is not a call of its own.
 type Refusal struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The code, as gRPC numbers it.
+	// The gRPC status code.
 	Code int32 `protobuf:"varint,1,opt,name=code,proto3" json:"code,omitempty"`
-	// What was wrong, in words.
+	// The error message.
 	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
-	// The reason that the status of a call carries beside its code; empty if there is none.
+	// The reason, as google.rpc.ErrorInfo carries it in the status of a call. Empty if there is none.
 	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -923,10 +942,10 @@ func (x *Refusal) GetReason() string {
 	return ""
 }
 
-// ImportSessionRequest is a piece of an import.
+// ImportSessionRequest is one message of an import stream.
 type ImportSessionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What the piece is.
+	// The content of the message.
 	//
 	// Types that are valid to be assigned to Piece:
 	//
@@ -997,12 +1016,12 @@ type isImportSessionRequest_Piece interface {
 }
 
 type ImportSessionRequest_Opening struct {
-	// Comes first, and once.
+	// The opening. It is sent first, and once.
 	Opening *ImportOpening `protobuf:"bytes,1,opt,name=opening,proto3,oneof"`
 }
 
 type ImportSessionRequest_Lines struct {
-	// Lines of the transcript: JSON objects with the fields uuid, parentUuid,
+	// A piece of the transcript. Its lines are JSON objects with the fields uuid, parentUuid,
 	// isSidechain, timestamp, type and message.
 	Lines []byte `protobuf:"bytes,2,opt,name=lines,proto3,oneof"`
 }
@@ -1011,18 +1030,18 @@ func (*ImportSessionRequest_Opening) isImportSessionRequest_Piece() {}
 
 func (*ImportSessionRequest_Lines) isImportSessionRequest_Piece() {}
 
-// ImportOpening says what to make of a transcript.
+// ImportOpening describes the session to open.
 type ImportOpening struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The agent at the root; empty means general-purpose.
+	// The name of the root's agent. Empty means general-purpose.
 	Agent string `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
-	// What to call the session; by default the start of its first message.
+	// The title, at most 1,024 bytes. Empty means the start of the first message.
 	Title string `protobuf:"bytes,2,opt,name=title,proto3" json:"title,omitempty"`
-	// Anything the client wants to find again: up to 32 pairs.
+	// Key-value pairs for the client's own use: at most 32 pairs, as in CreateSessionRequest.
 	Metadata map[string]string `protobuf:"bytes,3,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// The model to use; empty means the agent's.
+	// The name of the model. Empty means the agent's model.
 	Model string `protobuf:"bytes,4,opt,name=model,proto3" json:"model,omitempty"`
-	// Makes a repeat of this call safe; any text of up to 200 bytes.
+	// Makes the call idempotent: any text of at most 200 bytes. Empty means no key.
 	IdempotencyKey string `protobuf:"bytes,5,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -1096,11 +1115,11 @@ func (x *ImportOpening) GetIdempotencyKey() string {
 // ImportSessionResponse is the session that was opened.
 type ImportSessionResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The session; its root has had no run yet.
+	// The session. Its root has no run yet.
 	Session *Session `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
-	// How many messages its root begins with.
+	// The number of messages that the root begins with.
 	Messages int32 `protobuf:"varint,2,opt,name=messages,proto3" json:"messages,omitempty"`
-	// What was left out or put in, in words; empty if nothing was.
+	// What the import left out or added, as text. Empty if nothing.
 	Notes         []string `protobuf:"bytes,3,rep,name=notes,proto3" json:"notes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1160,7 +1179,7 @@ func (x *ImportSessionResponse) GetNotes() []string {
 // GetSessionRequest names a session.
 type GetSessionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The session; required.
+	// The id of the session; required.
 	SessionId     string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1206,7 +1225,7 @@ func (x *GetSessionRequest) GetSessionId() string {
 // GetSessionResponse is a session.
 type GetSessionResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The session as it is now.
+	// The session in its current state.
 	Session       *Session `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1249,16 +1268,16 @@ func (x *GetSessionResponse) GetSession() *Session {
 	return nil
 }
 
-// ListSessionsRequest asks for sessions.
+// ListSessionsRequest asks for a page of sessions.
 type ListSessionsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How many at most; 0 means 50, the most is 1,000.
+	// The maximum number of sessions. 0 means 50. Values above 1,000 mean 1,000.
 	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// Where an earlier answer left off.
+	// The next_page_token of the previous page. Empty means the first page.
 	PageToken string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	// Only sessions whose metadata has all these pairs.
+	// Returns only sessions whose metadata contains all these pairs. Empty means all sessions.
 	Filter map[string]string `protobuf:"bytes,3,rep,name=filter,proto3" json:"filter,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Whether to give the other tasks of each session too.
+	// Whether to set Session.children.
 	IncludeChildren bool `protobuf:"varint,4,opt,name=include_children,json=includeChildren,proto3" json:"include_children,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
@@ -1327,7 +1346,7 @@ type ListSessionsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The sessions, newest first.
 	Sessions []*Session `protobuf:"bytes,1,rep,name=sessions,proto3" json:"sessions,omitempty"`
-	// Where to go on; empty on the last page, and only there.
+	// The token of the next page. Empty on the last page only.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1377,26 +1396,27 @@ func (x *ListSessionsResponse) GetNextPageToken() string {
 	return ""
 }
 
-// SendMessageRequest gives a task a user message.
+// SendMessageRequest sends a user message to a task.
 type SendMessageRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The session; required.
+	// The id of the session; required.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// The task; empty means the current one, which is the root unless SelectBranch
-	// said otherwise.
+	// The id of the task. Empty means the current branch: the root, unless SelectBranch has selected
+	// another.
 	TaskId string `protobuf:"bytes,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
 	// The message; required.
 	Message *UserMessage `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
-	// Makes a repeat of this call safe; any text of up to 200 bytes.
+	// Makes the call idempotent: any text of at most 200 bytes. Empty means no key.
 	IdempotencyKey string `protobuf:"bytes,4,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
-	// Who outside says it, such as mcp or a2a. The run that takes it in, and what it
-	// starts, neither sees nor can use tools that are internal. Empty means nobody.
+	// The external system that sends the message, as in CreateSessionRequest. The run that takes the
+	// message in, and what it starts, neither see nor can use internal tools. Empty means none.
 	Source string `protobuf:"bytes,18,opt,name=source,proto3" json:"source,omitempty"`
-	// When a running task takes the message in; unset means NEXT_BOUNDARY.
+	// When a running task takes the message in. Unset means NEXT_BOUNDARY.
 	Delivery Delivery `protobuf:"varint,5,opt,name=delivery,proto3,enum=coppice.v1.Delivery" json:"delivery,omitempty"`
-	// How long to wait for the end of the run that takes it in, at most 10 minutes; unset
-	// doesn't wait. Give the call a deadline that is later. What was started goes on if
-	// the client does not wait any more.
+	// How long to wait for the end of the run that takes the message in: 0 to 10 minutes. Unset means
+	// not to wait.
+	//
+	// The deadline of the call must be later. The run continues if the client stops waiting.
 	Wait          *durationpb.Duration `protobuf:"bytes,19,opt,name=wait,proto3" json:"wait,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1481,19 +1501,20 @@ func (x *SendMessageRequest) GetWait() *durationpb.Duration {
 	return nil
 }
 
-// SendMessageResponse says what became of the message.
+// SendMessageResponse reports how the message was delivered.
 type SendMessageResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The task with the run that takes the message in; with wait as it is when the wait is
-	// over, with its result.
+	// The task, with the run that takes the message in. With wait, the task when the wait ended, with
+	// its result.
 	Task *Task `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
-	// Whether the message waits for the running run's next boundary; otherwise it
-	// started a run.
+	// True if the message waits for the next boundary of the current run. False if it started a run.
 	Queued bool `protobuf:"varint,2,opt,name=queued,proto3" json:"queued,omitempty"`
-	// Of INTERRUPT: how many children went on in the background for it.
+	// With INTERRUPT: the number of children that were moved to the background.
 	Backgrounded int32 `protobuf:"varint,3,opt,name=backgrounded,proto3" json:"backgrounded,omitempty"`
-	// With wait: whether the run that took the message in has ended. If not, WaitTask goes on
-	// waiting; a task that has ended without it takes it in when it is resumed.
+	// With wait: whether the run that took the message in has ended.
+	//
+	// If false, call WaitTask to continue waiting. If the task has ended without taking the message
+	// in, it takes it in when it is resumed.
 	Ended         bool `protobuf:"varint,4,opt,name=ended,proto3" json:"ended,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1560,9 +1581,9 @@ func (x *SendMessageResponse) GetEnded() bool {
 // ListInboxRequest names an inbox.
 type ListInboxRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The session; required.
+	// The id of the session; required.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// The task; empty means the current branch.
+	// The id of the task. Empty means the current branch.
 	TaskId        string `protobuf:"bytes,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1615,9 +1636,9 @@ func (x *ListInboxRequest) GetTaskId() string {
 // ListInboxResponse is an inbox.
 type ListInboxResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The task whose inbox it is.
+	// The id of the task that owns the inbox.
 	TaskId string `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
-	// What waits.
+	// The entries that wait.
 	Entries       []*InboxEntry `protobuf:"bytes,2,rep,name=entries,proto3" json:"entries,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1667,16 +1688,17 @@ func (x *ListInboxResponse) GetEntries() []*InboxEntry {
 	return nil
 }
 
-// InboxEntry is what waits for a task's next boundary.
+// InboxEntry is an entry that waits for a task's next boundary: a user message, or the end of a
+// background child.
 type InboxEntry struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The id that the message will have in the transcript.
 	MessageId string `protobuf:"bytes,1,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
-	// The text of a user's message.
+	// The text of a user message.
 	Text string `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
-	// Or: the run of a background child that has ended.
+	// The run of a background child that has ended. Unset for a user message.
 	News *ChildRun `protobuf:"bytes,3,opt,name=news,proto3" json:"news,omitempty"`
-	// When it was queued.
+	// When the entry was queued.
 	QueueTime     *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=queue_time,json=queueTime,proto3" json:"queue_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1740,14 +1762,14 @@ func (x *InboxEntry) GetQueueTime() *timestamppb.Timestamp {
 	return nil
 }
 
-// ClearInboxRequest says what to take away.
+// ClearInboxRequest says what to remove from an inbox.
 type ClearInboxRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The session; required.
+	// The id of the session; required.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// The task; empty means the current branch.
+	// The id of the task. Empty means the current branch.
 	TaskId string `protobuf:"bytes,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
-	// Whether ends of background children go too; the task will never hear of them.
+	// Whether to remove ends of background children too. The task is then never told of them.
 	IncludeNews   bool `protobuf:"varint,3,opt,name=include_news,json=includeNews,proto3" json:"include_news,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1804,14 +1826,14 @@ func (x *ClearInboxRequest) GetIncludeNews() bool {
 	return false
 }
 
-// ClearInboxResponse says what was taken away.
+// ClearInboxResponse says what was removed.
 type ClearInboxResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How many messages of users.
+	// The number of user messages that were removed.
 	Messages int32 `protobuf:"varint,1,opt,name=messages,proto3" json:"messages,omitempty"`
-	// How many ends of background children.
+	// The number of ends of background children that were removed.
 	News int32 `protobuf:"varint,2,opt,name=news,proto3" json:"news,omitempty"`
-	// How much still waits.
+	// The number of entries that still wait.
 	Left          int32 `protobuf:"varint,3,opt,name=left,proto3" json:"left,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1868,15 +1890,15 @@ func (x *ClearInboxResponse) GetLeft() int32 {
 	return 0
 }
 
-// UpdateSessionRequest says what is to be different.
+// UpdateSessionRequest changes a session. At least one of title and budget is required.
 type UpdateSessionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The session; required.
+	// The id of the session; required.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// What to call it; empty leaves it as it is.
+	// The new title, at most 1,024 bytes. Empty leaves it unchanged.
 	Title string `protobuf:"bytes,2,opt,name=title,proto3" json:"title,omitempty"`
-	// What its tasks may use together from now on, as in CreateSession; unset leaves it as
-	// it is.
+	// The new budget, with the orchestrator's limits as in CreateSessionRequest. Unset leaves it
+	// unchanged.
 	Budget        *Budget `protobuf:"bytes,3,opt,name=budget,proto3" json:"budget,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1933,7 +1955,7 @@ func (x *UpdateSessionRequest) GetBudget() *Budget {
 	return nil
 }
 
-// UpdateSessionResponse is the session afterwards.
+// UpdateSessionResponse is the updated session.
 type UpdateSessionResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The session.
@@ -1982,9 +2004,10 @@ func (x *UpdateSessionResponse) GetSession() *Session {
 // CloseSessionRequest names a session to close.
 type CloseSessionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The session; required.
+	// The id of the session; required.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// Why, for people; it stands beside the results of what was under way.
+	// Why it is closed, for people. It becomes the detail of the results of the runs that this ends,
+	// cut to 4 KiB.
 	Reason        string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2034,12 +2057,12 @@ func (x *CloseSessionRequest) GetReason() string {
 	return ""
 }
 
-// CloseSessionResponse says what was ended.
+// CloseSessionResponse is the closed session.
 type CloseSessionResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The session afterwards.
+	// The session.
 	Session *Session `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
-	// How many runs were ended.
+	// The number of runs that were ended.
 	AbandonedRuns int32 `protobuf:"varint,2,opt,name=abandoned_runs,json=abandonedRuns,proto3" json:"abandoned_runs,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2092,7 +2115,7 @@ func (x *CloseSessionResponse) GetAbandonedRuns() int32 {
 // DeleteSessionRequest names a session to delete.
 type DeleteSessionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The session; required.
+	// The id of the session; required.
 	SessionId     string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2138,7 +2161,7 @@ func (x *DeleteSessionRequest) GetSessionId() string {
 // DeleteSessionResponse says what was ended.
 type DeleteSessionResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How many runs were ended.
+	// The number of runs that were ended.
 	AbandonedRuns int32 `protobuf:"varint,1,opt,name=abandoned_runs,json=abandonedRuns,proto3" json:"abandoned_runs,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2181,22 +2204,23 @@ func (x *DeleteSessionResponse) GetAbandonedRuns() int32 {
 	return 0
 }
 
-// WatchSessionRequest says from where to watch, and how long.
+// WatchSessionRequest says which events to stream.
 type WatchSessionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The session; required.
+	// The id of the session; required.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// The last event already seen; 0 means from the beginning.
+	// The seq of the last event already received. 0 means from the beginning.
 	AfterSeq int64 `protobuf:"varint,2,opt,name=after_seq,json=afterSeq,proto3" json:"after_seq,omitempty"`
-	// Whether to send text as models write it, whichever orchestrator the worker
-	// speaks to. Such pieces are never stored, so they have no place in the sequence
-	// and may be lost; none comes twice, and those that came over one stream of a
-	// worker are in order.
+	// Whether to send the text that models write, as they write it, whichever orchestrator the worker
+	// is connected to.
+	//
+	// This text is not stored. It has no place in the sequence of events, and pieces may be lost. No
+	// piece is sent twice, and pieces that came over the same stream of a worker are in order.
 	IncludeDeltas bool `protobuf:"varint,3,opt,name=include_deltas,json=includeDeltas,proto3" json:"include_deltas,omitempty"`
 	// Whether the stream ends once the session is idle.
 	UntilIdle bool `protobuf:"varint,4,opt,name=until_idle,json=untilIdle,proto3" json:"until_idle,omitempty"`
-	// Whether a step may have several events, those after the first in more: for who
-	// watches sessions in which much happens.
+	// Whether a response may carry several events, the first in `event` and the others in `more`, up
+	// to 64 KiB together. It suits sessions with many events.
 	SeveralEvents bool `protobuf:"varint,5,opt,name=several_events,json=severalEvents,proto3" json:"several_events,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2270,7 +2294,7 @@ func (x *WatchSessionRequest) GetSeveralEvents() bool {
 // WatchSessionResponse is one step of a watched session.
 type WatchSessionResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What the step is.
+	// The content of the step.
 	//
 	// Types that are valid to be assigned to Step:
 	//
@@ -2278,7 +2302,7 @@ type WatchSessionResponse struct {
 	//	*WatchSessionResponse_Delta
 	//	*WatchSessionResponse_Idle
 	Step isWatchSessionResponse_Step `protobuf_oneof:"step"`
-	// The events that follow on the step's event; none unless several_events asks for them.
+	// The events that follow `event`. Empty without several_events.
 	More          []*Event `protobuf:"bytes,4,rep,name=more,proto3" json:"more,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2360,17 +2384,17 @@ type isWatchSessionResponse_Step interface {
 }
 
 type WatchSessionResponse_Event struct {
-	// An event; their seq has no gap.
+	// An event. The seq of events has no gap.
 	Event *Event `protobuf:"bytes,1,opt,name=event,proto3,oneof"`
 }
 
 type WatchSessionResponse_Delta struct {
-	// A piece of an answer under way.
+	// A piece of an answer that a model is writing.
 	Delta *Delta `protobuf:"bytes,2,opt,name=delta,proto3,oneof"`
 }
 
 type WatchSessionResponse_Idle struct {
-	// The session is idle; the stream ends.
+	// The session is idle. The stream ends after this.
 	Idle *Idle `protobuf:"bytes,3,opt,name=idle,proto3,oneof"`
 }
 
@@ -2380,19 +2404,20 @@ func (*WatchSessionResponse_Delta) isWatchSessionResponse_Step() {}
 
 func (*WatchSessionResponse_Idle) isWatchSessionResponse_Step() {}
 
-// Delta is a piece of an answer under way.
+// Delta is a piece of an answer that a model is writing.
 type Delta struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The task whose model writes.
+	// The id of the task.
 	TaskId string `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
-	// The run.
+	// The run of the task.
 	Run int32 `protobuf:"varint,2,opt,name=run,proto3" json:"run,omitempty"`
-	// The piece.
+	// The text of the piece.
 	Text string `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"`
-	// Whether it is reasoning rather than answer.
+	// Whether the text is reasoning rather than answer.
 	Thinking bool `protobuf:"varint,4,opt,name=thinking,proto3" json:"thinking,omitempty"`
-	// The pieces before this one belong to an answer that was given up, if there were any;
-	// this one is not the model's, but says in brackets why, and what is done about it.
+	// Whether the answer so far was abandoned: discard the pieces before this one that belong to it,
+	// if any. The text of this piece is not from the model. It says in brackets why the answer was
+	// abandoned and what happens next.
 	Restart       bool `protobuf:"varint,5,opt,name=restart,proto3" json:"restart,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2463,14 +2488,14 @@ func (x *Delta) GetRestart() bool {
 	return false
 }
 
-// Idle ends a watch that was asked to end with the session's work.
+// Idle ends a watch with until_idle.
 type Idle struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The root task as it is.
+	// The root task.
 	Root *Task `protobuf:"bytes,1,opt,name=root,proto3" json:"root,omitempty"`
-	// The number of the last event sent.
+	// The seq of the last event that was sent.
 	LastSeq int64 `protobuf:"varint,2,opt,name=last_seq,json=lastSeq,proto3" json:"last_seq,omitempty"`
-	// Why nothing goes on.
+	// Why nothing runs.
 	Cause         IdleCause `protobuf:"varint,10,opt,name=cause,proto3,enum=coppice.v1.IdleCause" json:"cause,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2530,11 +2555,11 @@ func (x *Idle) GetCause() IdleCause {
 // GetTreeRequest names a tree.
 type GetTreeRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The session; required.
+	// The id of the session; required.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// The task to start from; empty means the root.
+	// The id of the task to start from. Empty means the root.
 	TaskId string `protobuf:"bytes,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
-	// How many levels below that task; 0 means all.
+	// The number of levels below that task. 0 means all.
 	MaxDepth      int32 `protobuf:"varint,3,opt,name=max_depth,json=maxDepth,proto3" json:"max_depth,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2596,7 +2621,7 @@ type GetTreeResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The session.
 	Session *Session `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
-	// The task asked for, with what is below it.
+	// The task that was asked for, with the tasks below it.
 	Root          *TreeNode `protobuf:"bytes,2,opt,name=root,proto3" json:"root,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2651,10 +2676,10 @@ type TreeNode struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The task.
 	Task *Task `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
-	// Its children by start time, then id.
+	// Its children, by start time, then by id.
 	Children []*TreeNode `protobuf:"bytes,2,rep,name=children,proto3" json:"children,omitempty"`
-	// The branches that people go on with from its messages, in the same order.
-	// They count as roots: max_depth is counted anew from each.
+	// The branches that start from its messages, in the same order. A branch counts as a root:
+	// max_depth starts anew at each one.
 	Branches      []*TreeNode `protobuf:"bytes,15,rep,name=branches,proto3" json:"branches,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2716,7 +2741,7 @@ var File_coppice_v1_session_proto protoreflect.FileDescriptor
 const file_coppice_v1_session_proto_rawDesc = "" +
 	"\n" +
 	"\x18coppice/v1/session.proto\x12\n" +
-	"coppice.v1\x1a\x16coppice/v1/event.proto\x1a\x18coppice/v1/message.proto\x1a\x1bcoppice/v1/permission.proto\x1a\x15coppice/v1/task.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf4\x06\n" +
+	"coppice.v1\x1a\x16coppice/v1/event.proto\x1a\x18coppice/v1/message.proto\x1a\x1bcoppice/v1/permission.proto\x1a\x15coppice/v1/task.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x97\a\n" +
 	"\aSession\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05title\x18\x02 \x01(\tR\x05title\x12\x14\n" +
@@ -2743,7 +2768,8 @@ const file_coppice_v1_session_proto_rawDesc = "" +
 	"\x06budget\x18\x15 \x01(\v2\x12.coppice.v1.BudgetR\x06budget\x12.\n" +
 	"\breserved\x18\x16 \x01(\v2\x12.coppice.v1.BudgetR\breserved\x12\x1f\n" +
 	"\vmodel_calls\x18\x17 \x01(\x03R\n" +
-	"modelCalls\x1a;\n" +
+	"modelCalls\x12!\n" +
+	"\fdenied_calls\x18\x18 \x01(\x05R\vdeniedCalls\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"p\n" +

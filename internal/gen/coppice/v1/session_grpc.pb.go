@@ -38,113 +38,179 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// SessionService holds parent conversations. A session is one tree of tasks and
-// one gap-free sequence of events. Sessions of other tenants are NOT_FOUND; an
-// id that is no UUID is INVALID_ARGUMENT.
+// SessionService manages sessions. A session is a parent conversation: one tree of tasks and one
+// gap-free sequence of events.
+//
+// For every call: a session of another tenant is NOT_FOUND, and an id that is not a UUID is
+// INVALID_ARGUMENT. UNAVAILABLE means that the orchestrator is stopping or has lost its database,
+// and the outcome of the call may be unknown: retry it at any orchestrator, with the same
+// idempotency key if it takes one.
 type SessionServiceClient interface {
-	// CreateSession opens a session with its root task and, if a message is
-	// given, starts the root's first turn.
+	// CreateSession opens a session with its root task. If a message is given, it also starts the
+	// root's first run.
 	//
-	// With wait it answers when that turn has ended: a question and its answer in one call.
+	// It returns the session at once. With wait, it returns when the first run has ended or the wait
+	// is over: a question and its answer in one call.
 	//
-	// Idempotent with an idempotency_key: a repeat with the same key and request
-	// opens nothing and returns the same session as it is by then, a repeat with the same
-	// key and another request is ALREADY_EXISTS. NOT_FOUND: no such agent or model. INVALID_ARGUMENT: the agent may not
-	// be a root, or the message has no text. RESOURCE_EXHAUSTED: the message is over the bound of a part.
+	// Idempotent with an idempotency_key. A retry with the same key and request opens nothing and
+	// returns the same session in its current state. The wait is not part of the comparison. A call
+	// without a key always opens a session.
+	//
+	//   - ALREADY_EXISTS: the key was used for another request.
+	//   - NOT_FOUND: the agent or the model does not exist.
+	//   - INVALID_ARGUMENT: the agent may not be a root, the message has no text, or another field is
+	//     out of its bounds.
+	//   - RESOURCE_EXHAUSTED: the message is larger than a message part may be (1 MiB by default), or
+	//     another field is too large.
+	//   - UNAVAILABLE: as above, or the session of this key is being deleted.
 	CreateSession(ctx context.Context, in *CreateSessionRequest, opts ...grpc.CallOption) (*CreateSessionResponse, error)
-	// CreateSessions opens many sessions over one stream: each request is a CreateSession,
-	// with an idempotency_key and a wait of its own, and has one answer that bears its
-	// number. Answers come in the order in which they are known. A request that is refused
-	// ends nothing but itself. Of one stream 256 requests are under way at once; further
-	// ones are read when some of those have been answered, so receive while you send.
+	// CreateSessions opens many sessions over one stream. Each request is a CreateSession with its
+	// own idempotency_key and wait, and gets one response with the same number. Responses are sent in
+	// the order in which they become available. A refused request affects no other request.
 	//
-	// After a broken stream send again what has had no answer, with the same idempotency
-	// keys. UNAVAILABLE: the orchestrator stops; another one may take the rest.
+	// One stream has at most 256 requests in progress. The orchestrator reads further requests when
+	// some of those have been answered, so receive while you send.
+	//
+	// The response headers come first. The stream ends when the client has half-closed it and all
+	// requests are answered, or with UNAVAILABLE if the orchestrator stops.
+	//
+	// Idempotent for requests with a key: after a broken stream or UNAVAILABLE, send the requests
+	// without a response again with the same keys, to any orchestrator.
 	CreateSessions(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[CreateSessionsRequest, CreateSessionsResponse], error)
-	// GetSession reads one session. Read-only. NOT_FOUND: no such session.
+	// GetSession returns one session. Read-only.
+	//
+	//   - NOT_FOUND: the session does not exist.
 	GetSession(ctx context.Context, in *GetSessionRequest, opts ...grpc.CallOption) (*GetSessionResponse, error)
-	// ListSessions lists sessions, newest first. Sub-agents are tasks of their
-	// session and never appear here. A page may have fewer than page_size before the last
-	// one, since it ends at about 3 MiB, and with a filter none. Read-only.
-	// INVALID_ARGUMENT: a foreign page token, such as one of another filter.
+	// ListSessions returns a page of sessions, newest first. Sub-agents are tasks of their session
+	// and are never listed here. Read-only.
+	//
+	// A page ends at about 3 MiB and, with a filter, after 5,000 sessions. So a page that is not the
+	// last may hold fewer sessions than page_size, or none if there is a filter.
+	//
+	//   - INVALID_ARGUMENT: page_size is negative, or page_token belongs to another list, for example
+	//     to one with another filter.
+	//   - RESOURCE_EXHAUSTED: the filter is larger than metadata may be.
 	ListSessions(ctx context.Context, in *ListSessionsRequest, opts ...grpc.CallOption) (*ListSessionsResponse, error)
-	// SendMessage gives a task a user message. An ended task (the current branch,
-	// unless task_id says otherwise) starts its next run with it; a running one takes it
-	// in when the calls of its current message are closed. With the delivery
-	// INTERRUPT that is brought about as far as it can be: the children that the
-	// task waits for go on in the background, so do commands that it runs, and outputs that it waits to read are
-	// closed with what there is. Model calls and tools under way are not aborted.
-	// With wait it answers when the run that takes the message in has ended; a repeat with the
-	// key may wait for another time.
+	// SendMessage sends a user message to a task: the one in task_id, or the current branch.
 	//
-	// Idempotent with an idempotency_key, as CreateSession. NOT_FOUND: no such
-	// session or task.
-	// INVALID_ARGUMENT: no text. RESOURCE_EXHAUSTED: the text is over the bound of
-	// a message part, or too many messages wait already. FAILED_PRECONDITION: the
-	// session is closed.
+	//   - A task that has ended or has not begun starts its next run with the message.
+	//   - A task whose run has not ended takes it in at the run's next boundary: when all calls of
+	//     its current message are closed, or when a worker takes the run.
+	//   - With the delivery INTERRUPT, that boundary comes as early as possible. Children that the
+	//     task waits for and commands that it runs continue in the background. Calls that wait to
+	//     read an output are closed with the output so far. Model calls and other tools in progress
+	//     are not aborted.
+	//
+	// It returns at once. With wait, it returns when the run that takes the message in has ended, or
+	// the wait is over.
+	//
+	// Idempotent with an idempotency_key, as CreateSession. A retry may have another wait.
+	//
+	//   - ALREADY_EXISTS: the key was used for another request.
+	//   - NOT_FOUND: the session or the task does not exist.
+	//   - INVALID_ARGUMENT: the message has no text, or the task is a command.
+	//   - RESOURCE_EXHAUSTED: the text is larger than a message part may be, or too many messages
+	//     wait for the task already.
+	//   - FAILED_PRECONDITION: the session is closed.
 	SendMessage(ctx context.Context, in *SendMessageRequest, opts ...grpc.CallOption) (*SendMessageResponse, error)
-	// WatchSession streams the events of the whole tree, in order and without a
-	// gap, from after_seq on: first what has happened, then what happens. The same
-	// call again gives the same events. It ends when the client ends it, or, with
-	// until_idle, with an `idle` message once nothing is pending or running and
-	// all events have been sent. The response headers come when the watch stands, also if there is
-	// nothing to send yet. Read-only; after a broken stream call again with
-	// the last seq seen. NOT_FOUND: no such session. OUT_OF_RANGE: after_seq is
-	// beyond the last event. INVALID_ARGUMENT: it is negative. A watch of a session that is deleted ends with
-	// NOT_FOUND after the event that says so.
+	// WatchSession streams the events of the whole tree, in order and without a gap: first all stored
+	// events after after_seq, then new events as they happen.
+	//
+	// The response headers are sent when the watch is established, even if there is no event to send
+	// yet. The stream ends
+	//
+	//   - when the client ends it;
+	//   - with until_idle, after an `idle` message. That is sent once no task is pending or running
+	//     and all events have been sent;
+	//   - with NOT_FOUND if the session is deleted, after the event that says so;
+	//   - with UNAVAILABLE if the orchestrator stops.
+	//
+	// Read-only. The same request returns the same events again. After a broken stream, call again
+	// with after_seq set to the last seq received.
+	//
+	//   - NOT_FOUND: the session does not exist.
+	//   - OUT_OF_RANGE: after_seq is beyond the last event.
+	//   - INVALID_ARGUMENT: after_seq is negative.
 	WatchSession(ctx context.Context, in *WatchSessionRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchSessionResponse], error)
-	// GetTree reads the tree of a session, or the part below a task. Siblings are
-	// ordered by start time, then id; a task starts when it is accepted, whether a
-	// worker is free or not, so their order never changes. Read-only. NOT_FOUND: no such session or task.
-	// RESOURCE_EXHAUSTED: the answer is over 64 MiB, as that for 100,000 tasks may be.
-	// ListTasks gives the tasks in pages, and with a task_id there are only those below it.
-	// gRPC itself refuses answers over 4 MiB, some 9,000 tasks, unless the client raises that bound.
-	// Each branch of a branch is nested in it: the protobuf of most languages reads a hundred levels
-	// unless it is told otherwise, which some 97 branches, each from the one before, go beyond.
-	// ListTasks has the same flat, with what each goes on from.
+	// GetTree returns the tree of a session, or the part below one task. Siblings are ordered by
+	// start time, then by id. A task starts when it is accepted, before it has a worker, so the order
+	// never changes. Read-only.
+	//
+	// The response is not paged and may hold up to 64 MiB:
+	//
+	//   - gRPC clients refuse responses of more than 4 MiB (about 9,000 tasks) unless their limit is
+	//     raised.
+	//   - Each branch of a branch is nested in it. Most protobuf libraries read 100 levels by
+	//     default, which a chain of about 97 branches exceeds.
+	//
+	// For larger trees set task_id to read only the part below a task, or call ListTasks, which
+	// returns tasks in pages, with the base of each instead of nesting.
+	//
+	//   - NOT_FOUND: the session or the task does not exist.
+	//   - INVALID_ARGUMENT: max_depth is negative.
+	//   - RESOURCE_EXHAUSTED: the response would exceed 64 MiB, as that for 100,000 tasks may.
 	GetTree(ctx context.Context, in *GetTreeRequest, opts ...grpc.CallOption) (*GetTreeResponse, error)
-	// ListInbox lists what waits for a task's next boundary, in the order in which
-	// it will be taken in: messages of users, then ends of background children.
-	// It is one answer, of up to 8 MiB of text unless the orchestrator has another bound;
-	// gRPC itself refuses answers over 4 MiB, unless the client raises that bound.
-	// Read-only. NOT_FOUND: no such session or task.
+	// ListInbox returns the entries that wait for a task's next boundary, in the order in which they
+	// will be taken in: user messages first, then ends of background children. Read-only.
+	//
+	// The response is not paged. It holds up to 8 MiB of text unless the orchestrator is configured
+	// otherwise. gRPC clients refuse responses of more than 4 MiB unless their limit is raised.
+	//
+	//   - NOT_FOUND: the session or the task does not exist.
 	ListInbox(ctx context.Context, in *ListInboxRequest, opts ...grpc.CallOption) (*ListInboxResponse, error)
-	// ClearInbox takes away the messages of users that wait for a task, and ends of
-	// children only if that is asked for; an event says what was taken. The oldest
-	// entry of a sub-agent stays that had answered and was woken: it goes on with that.
+	// ClearInbox removes the user messages that wait for a task and, with include_news, the ends of
+	// background children. An event lists what was removed. It returns how many entries were removed.
 	//
-	// Idempotent: what is gone is not taken again. NOT_FOUND: no such session or
-	// task. FAILED_PRECONDITION: the session is closed.
+	// If a sub-agent has answered and was then woken, its oldest entry is kept, because the run
+	// continues with that entry.
+	//
+	// Idempotent: a retry removes nothing that is gone already, but also removes what has come since.
+	//
+	//   - NOT_FOUND: the session or the task does not exist.
+	//   - FAILED_PRECONDITION: the session is closed.
 	ClearInbox(ctx context.Context, in *ClearInboxRequest, opts ...grpc.CallOption) (*ClearInboxResponse, error)
-	// UpdateSession gives a session another title, or another budget.
+	// UpdateSession changes the title or the budget of a session, and returns the session.
 	//
-	// Idempotent. NOT_FOUND: no such session. INVALID_ARGUMENT: neither of both, or a
-	// negative budget. RESOURCE_EXHAUSTED: the title is too long. FAILED_PRECONDITION:
-	// the session is closed.
+	// Idempotent.
+	//
+	//   - NOT_FOUND: the session does not exist.
+	//   - INVALID_ARGUMENT: neither a title nor a budget is given, or the budget is negative.
+	//   - RESOURCE_EXHAUSTED: the title is too long.
+	//   - FAILED_PRECONDITION: the session is closed.
 	UpdateSession(ctx context.Context, in *UpdateSessionRequest, opts ...grpc.CallOption) (*UpdateSessionResponse, error)
-	// CloseSession ends a session for good: every run under way ends CANCELLED with
-	// the reason ABANDONED, and whatever would go on with it is refused from then
-	// on with FAILED_PRECONDITION ("the session is closed"). It can still be read.
+	// CloseSession ends a session permanently. Every run in progress ends CANCELLED with the reason
+	// ABANDONED. The session can still be read. Later calls that would change it fail with
+	// FAILED_PRECONDITION ("the session is closed").
 	//
-	// Idempotent: a closed session stays closed. NOT_FOUND: no such session.
+	// Idempotent: a closed session stays closed, and a retry returns 0 abandoned runs.
+	//
+	//   - NOT_FOUND: the session does not exist.
 	CloseSession(ctx context.Context, in *CloseSessionRequest, opts ...grpc.CallOption) (*CloseSessionResponse, error)
-	// DeleteSession closes a session and removes it with all its tasks, transcripts
-	// and events. It does not exist any more when the call returns; its rows are
-	// removed in steps after that, whatever happens to the orchestrator.
+	// DeleteSession closes a session and deletes it with all its tasks, transcripts and events. The
+	// session does not exist any more when the call returns. Its rows are deleted in the background
+	// after that, even if the orchestrator crashes.
 	//
-	// A repeat is NOT_FOUND, as is a session that never was. While the rows go, a
-	// CreateSession with the idempotency key that made the session is UNAVAILABLE.
+	// A retry returns NOT_FOUND. While the rows are being deleted, a CreateSession with the
+	// idempotency key of the session returns UNAVAILABLE.
+	//
+	//   - NOT_FOUND: the session does not exist.
 	DeleteSession(ctx context.Context, in *DeleteSessionRequest, opts ...grpc.CallOption) (*DeleteSessionResponse, error)
-	// ImportSession opens a session whose root begins with a conversation that was
-	// led elsewhere. The first message of the stream is the opening, every other
-	// one a piece of the transcript in JSON lines, cut anywhere: at most 20,000
-	// messages and 32 MiB in all. Of several ends the newest is taken, with the chain
-	// of messages before it. Calls without a result are closed as not finished.
+	// ImportSession opens a session whose root begins with a conversation from elsewhere.
 	//
-	// Idempotent with an idempotency_key, as CreateSession. NOT_FOUND: no such agent.
-	// INVALID_ARGUMENT: the agent may not be a root, a line is not what it should
-	// be (the message names its number), or there is no message at all.
-	// RESOURCE_EXHAUSTED: over one of the bounds.
+	// The first message of the stream is the opening. Every later one is a piece of the transcript in
+	// JSON lines, which may be cut anywhere. The limits are 20,000 messages and 32 MiB in all. The
+	// response comes when the client half-closes the stream.
+	//
+	// If the transcript has several ends, the newest one is used, with the chain of messages before
+	// it. Calls without a result are closed as not finished.
+	//
+	// Idempotent with an idempotency_key, as CreateSession.
+	//
+	//   - ALREADY_EXISTS: the key was used for another request.
+	//   - NOT_FOUND: the agent or the model does not exist.
+	//   - INVALID_ARGUMENT: the agent may not be a root, the opening does not come first and once, a
+	//     line is not valid (the error names its number), or there is no message.
+	//   - RESOURCE_EXHAUSTED: a limit is exceeded.
 	ImportSession(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[ImportSessionRequest, ImportSessionResponse], error)
 }
 
@@ -305,113 +371,179 @@ type SessionService_ImportSessionClient = grpc.ClientStreamingClient[ImportSessi
 // All implementations must embed UnimplementedSessionServiceServer
 // for forward compatibility.
 //
-// SessionService holds parent conversations. A session is one tree of tasks and
-// one gap-free sequence of events. Sessions of other tenants are NOT_FOUND; an
-// id that is no UUID is INVALID_ARGUMENT.
+// SessionService manages sessions. A session is a parent conversation: one tree of tasks and one
+// gap-free sequence of events.
+//
+// For every call: a session of another tenant is NOT_FOUND, and an id that is not a UUID is
+// INVALID_ARGUMENT. UNAVAILABLE means that the orchestrator is stopping or has lost its database,
+// and the outcome of the call may be unknown: retry it at any orchestrator, with the same
+// idempotency key if it takes one.
 type SessionServiceServer interface {
-	// CreateSession opens a session with its root task and, if a message is
-	// given, starts the root's first turn.
+	// CreateSession opens a session with its root task. If a message is given, it also starts the
+	// root's first run.
 	//
-	// With wait it answers when that turn has ended: a question and its answer in one call.
+	// It returns the session at once. With wait, it returns when the first run has ended or the wait
+	// is over: a question and its answer in one call.
 	//
-	// Idempotent with an idempotency_key: a repeat with the same key and request
-	// opens nothing and returns the same session as it is by then, a repeat with the same
-	// key and another request is ALREADY_EXISTS. NOT_FOUND: no such agent or model. INVALID_ARGUMENT: the agent may not
-	// be a root, or the message has no text. RESOURCE_EXHAUSTED: the message is over the bound of a part.
+	// Idempotent with an idempotency_key. A retry with the same key and request opens nothing and
+	// returns the same session in its current state. The wait is not part of the comparison. A call
+	// without a key always opens a session.
+	//
+	//   - ALREADY_EXISTS: the key was used for another request.
+	//   - NOT_FOUND: the agent or the model does not exist.
+	//   - INVALID_ARGUMENT: the agent may not be a root, the message has no text, or another field is
+	//     out of its bounds.
+	//   - RESOURCE_EXHAUSTED: the message is larger than a message part may be (1 MiB by default), or
+	//     another field is too large.
+	//   - UNAVAILABLE: as above, or the session of this key is being deleted.
 	CreateSession(context.Context, *CreateSessionRequest) (*CreateSessionResponse, error)
-	// CreateSessions opens many sessions over one stream: each request is a CreateSession,
-	// with an idempotency_key and a wait of its own, and has one answer that bears its
-	// number. Answers come in the order in which they are known. A request that is refused
-	// ends nothing but itself. Of one stream 256 requests are under way at once; further
-	// ones are read when some of those have been answered, so receive while you send.
+	// CreateSessions opens many sessions over one stream. Each request is a CreateSession with its
+	// own idempotency_key and wait, and gets one response with the same number. Responses are sent in
+	// the order in which they become available. A refused request affects no other request.
 	//
-	// After a broken stream send again what has had no answer, with the same idempotency
-	// keys. UNAVAILABLE: the orchestrator stops; another one may take the rest.
+	// One stream has at most 256 requests in progress. The orchestrator reads further requests when
+	// some of those have been answered, so receive while you send.
+	//
+	// The response headers come first. The stream ends when the client has half-closed it and all
+	// requests are answered, or with UNAVAILABLE if the orchestrator stops.
+	//
+	// Idempotent for requests with a key: after a broken stream or UNAVAILABLE, send the requests
+	// without a response again with the same keys, to any orchestrator.
 	CreateSessions(grpc.BidiStreamingServer[CreateSessionsRequest, CreateSessionsResponse]) error
-	// GetSession reads one session. Read-only. NOT_FOUND: no such session.
+	// GetSession returns one session. Read-only.
+	//
+	//   - NOT_FOUND: the session does not exist.
 	GetSession(context.Context, *GetSessionRequest) (*GetSessionResponse, error)
-	// ListSessions lists sessions, newest first. Sub-agents are tasks of their
-	// session and never appear here. A page may have fewer than page_size before the last
-	// one, since it ends at about 3 MiB, and with a filter none. Read-only.
-	// INVALID_ARGUMENT: a foreign page token, such as one of another filter.
+	// ListSessions returns a page of sessions, newest first. Sub-agents are tasks of their session
+	// and are never listed here. Read-only.
+	//
+	// A page ends at about 3 MiB and, with a filter, after 5,000 sessions. So a page that is not the
+	// last may hold fewer sessions than page_size, or none if there is a filter.
+	//
+	//   - INVALID_ARGUMENT: page_size is negative, or page_token belongs to another list, for example
+	//     to one with another filter.
+	//   - RESOURCE_EXHAUSTED: the filter is larger than metadata may be.
 	ListSessions(context.Context, *ListSessionsRequest) (*ListSessionsResponse, error)
-	// SendMessage gives a task a user message. An ended task (the current branch,
-	// unless task_id says otherwise) starts its next run with it; a running one takes it
-	// in when the calls of its current message are closed. With the delivery
-	// INTERRUPT that is brought about as far as it can be: the children that the
-	// task waits for go on in the background, so do commands that it runs, and outputs that it waits to read are
-	// closed with what there is. Model calls and tools under way are not aborted.
-	// With wait it answers when the run that takes the message in has ended; a repeat with the
-	// key may wait for another time.
+	// SendMessage sends a user message to a task: the one in task_id, or the current branch.
 	//
-	// Idempotent with an idempotency_key, as CreateSession. NOT_FOUND: no such
-	// session or task.
-	// INVALID_ARGUMENT: no text. RESOURCE_EXHAUSTED: the text is over the bound of
-	// a message part, or too many messages wait already. FAILED_PRECONDITION: the
-	// session is closed.
+	//   - A task that has ended or has not begun starts its next run with the message.
+	//   - A task whose run has not ended takes it in at the run's next boundary: when all calls of
+	//     its current message are closed, or when a worker takes the run.
+	//   - With the delivery INTERRUPT, that boundary comes as early as possible. Children that the
+	//     task waits for and commands that it runs continue in the background. Calls that wait to
+	//     read an output are closed with the output so far. Model calls and other tools in progress
+	//     are not aborted.
+	//
+	// It returns at once. With wait, it returns when the run that takes the message in has ended, or
+	// the wait is over.
+	//
+	// Idempotent with an idempotency_key, as CreateSession. A retry may have another wait.
+	//
+	//   - ALREADY_EXISTS: the key was used for another request.
+	//   - NOT_FOUND: the session or the task does not exist.
+	//   - INVALID_ARGUMENT: the message has no text, or the task is a command.
+	//   - RESOURCE_EXHAUSTED: the text is larger than a message part may be, or too many messages
+	//     wait for the task already.
+	//   - FAILED_PRECONDITION: the session is closed.
 	SendMessage(context.Context, *SendMessageRequest) (*SendMessageResponse, error)
-	// WatchSession streams the events of the whole tree, in order and without a
-	// gap, from after_seq on: first what has happened, then what happens. The same
-	// call again gives the same events. It ends when the client ends it, or, with
-	// until_idle, with an `idle` message once nothing is pending or running and
-	// all events have been sent. The response headers come when the watch stands, also if there is
-	// nothing to send yet. Read-only; after a broken stream call again with
-	// the last seq seen. NOT_FOUND: no such session. OUT_OF_RANGE: after_seq is
-	// beyond the last event. INVALID_ARGUMENT: it is negative. A watch of a session that is deleted ends with
-	// NOT_FOUND after the event that says so.
+	// WatchSession streams the events of the whole tree, in order and without a gap: first all stored
+	// events after after_seq, then new events as they happen.
+	//
+	// The response headers are sent when the watch is established, even if there is no event to send
+	// yet. The stream ends
+	//
+	//   - when the client ends it;
+	//   - with until_idle, after an `idle` message. That is sent once no task is pending or running
+	//     and all events have been sent;
+	//   - with NOT_FOUND if the session is deleted, after the event that says so;
+	//   - with UNAVAILABLE if the orchestrator stops.
+	//
+	// Read-only. The same request returns the same events again. After a broken stream, call again
+	// with after_seq set to the last seq received.
+	//
+	//   - NOT_FOUND: the session does not exist.
+	//   - OUT_OF_RANGE: after_seq is beyond the last event.
+	//   - INVALID_ARGUMENT: after_seq is negative.
 	WatchSession(*WatchSessionRequest, grpc.ServerStreamingServer[WatchSessionResponse]) error
-	// GetTree reads the tree of a session, or the part below a task. Siblings are
-	// ordered by start time, then id; a task starts when it is accepted, whether a
-	// worker is free or not, so their order never changes. Read-only. NOT_FOUND: no such session or task.
-	// RESOURCE_EXHAUSTED: the answer is over 64 MiB, as that for 100,000 tasks may be.
-	// ListTasks gives the tasks in pages, and with a task_id there are only those below it.
-	// gRPC itself refuses answers over 4 MiB, some 9,000 tasks, unless the client raises that bound.
-	// Each branch of a branch is nested in it: the protobuf of most languages reads a hundred levels
-	// unless it is told otherwise, which some 97 branches, each from the one before, go beyond.
-	// ListTasks has the same flat, with what each goes on from.
+	// GetTree returns the tree of a session, or the part below one task. Siblings are ordered by
+	// start time, then by id. A task starts when it is accepted, before it has a worker, so the order
+	// never changes. Read-only.
+	//
+	// The response is not paged and may hold up to 64 MiB:
+	//
+	//   - gRPC clients refuse responses of more than 4 MiB (about 9,000 tasks) unless their limit is
+	//     raised.
+	//   - Each branch of a branch is nested in it. Most protobuf libraries read 100 levels by
+	//     default, which a chain of about 97 branches exceeds.
+	//
+	// For larger trees set task_id to read only the part below a task, or call ListTasks, which
+	// returns tasks in pages, with the base of each instead of nesting.
+	//
+	//   - NOT_FOUND: the session or the task does not exist.
+	//   - INVALID_ARGUMENT: max_depth is negative.
+	//   - RESOURCE_EXHAUSTED: the response would exceed 64 MiB, as that for 100,000 tasks may.
 	GetTree(context.Context, *GetTreeRequest) (*GetTreeResponse, error)
-	// ListInbox lists what waits for a task's next boundary, in the order in which
-	// it will be taken in: messages of users, then ends of background children.
-	// It is one answer, of up to 8 MiB of text unless the orchestrator has another bound;
-	// gRPC itself refuses answers over 4 MiB, unless the client raises that bound.
-	// Read-only. NOT_FOUND: no such session or task.
+	// ListInbox returns the entries that wait for a task's next boundary, in the order in which they
+	// will be taken in: user messages first, then ends of background children. Read-only.
+	//
+	// The response is not paged. It holds up to 8 MiB of text unless the orchestrator is configured
+	// otherwise. gRPC clients refuse responses of more than 4 MiB unless their limit is raised.
+	//
+	//   - NOT_FOUND: the session or the task does not exist.
 	ListInbox(context.Context, *ListInboxRequest) (*ListInboxResponse, error)
-	// ClearInbox takes away the messages of users that wait for a task, and ends of
-	// children only if that is asked for; an event says what was taken. The oldest
-	// entry of a sub-agent stays that had answered and was woken: it goes on with that.
+	// ClearInbox removes the user messages that wait for a task and, with include_news, the ends of
+	// background children. An event lists what was removed. It returns how many entries were removed.
 	//
-	// Idempotent: what is gone is not taken again. NOT_FOUND: no such session or
-	// task. FAILED_PRECONDITION: the session is closed.
+	// If a sub-agent has answered and was then woken, its oldest entry is kept, because the run
+	// continues with that entry.
+	//
+	// Idempotent: a retry removes nothing that is gone already, but also removes what has come since.
+	//
+	//   - NOT_FOUND: the session or the task does not exist.
+	//   - FAILED_PRECONDITION: the session is closed.
 	ClearInbox(context.Context, *ClearInboxRequest) (*ClearInboxResponse, error)
-	// UpdateSession gives a session another title, or another budget.
+	// UpdateSession changes the title or the budget of a session, and returns the session.
 	//
-	// Idempotent. NOT_FOUND: no such session. INVALID_ARGUMENT: neither of both, or a
-	// negative budget. RESOURCE_EXHAUSTED: the title is too long. FAILED_PRECONDITION:
-	// the session is closed.
+	// Idempotent.
+	//
+	//   - NOT_FOUND: the session does not exist.
+	//   - INVALID_ARGUMENT: neither a title nor a budget is given, or the budget is negative.
+	//   - RESOURCE_EXHAUSTED: the title is too long.
+	//   - FAILED_PRECONDITION: the session is closed.
 	UpdateSession(context.Context, *UpdateSessionRequest) (*UpdateSessionResponse, error)
-	// CloseSession ends a session for good: every run under way ends CANCELLED with
-	// the reason ABANDONED, and whatever would go on with it is refused from then
-	// on with FAILED_PRECONDITION ("the session is closed"). It can still be read.
+	// CloseSession ends a session permanently. Every run in progress ends CANCELLED with the reason
+	// ABANDONED. The session can still be read. Later calls that would change it fail with
+	// FAILED_PRECONDITION ("the session is closed").
 	//
-	// Idempotent: a closed session stays closed. NOT_FOUND: no such session.
+	// Idempotent: a closed session stays closed, and a retry returns 0 abandoned runs.
+	//
+	//   - NOT_FOUND: the session does not exist.
 	CloseSession(context.Context, *CloseSessionRequest) (*CloseSessionResponse, error)
-	// DeleteSession closes a session and removes it with all its tasks, transcripts
-	// and events. It does not exist any more when the call returns; its rows are
-	// removed in steps after that, whatever happens to the orchestrator.
+	// DeleteSession closes a session and deletes it with all its tasks, transcripts and events. The
+	// session does not exist any more when the call returns. Its rows are deleted in the background
+	// after that, even if the orchestrator crashes.
 	//
-	// A repeat is NOT_FOUND, as is a session that never was. While the rows go, a
-	// CreateSession with the idempotency key that made the session is UNAVAILABLE.
+	// A retry returns NOT_FOUND. While the rows are being deleted, a CreateSession with the
+	// idempotency key of the session returns UNAVAILABLE.
+	//
+	//   - NOT_FOUND: the session does not exist.
 	DeleteSession(context.Context, *DeleteSessionRequest) (*DeleteSessionResponse, error)
-	// ImportSession opens a session whose root begins with a conversation that was
-	// led elsewhere. The first message of the stream is the opening, every other
-	// one a piece of the transcript in JSON lines, cut anywhere: at most 20,000
-	// messages and 32 MiB in all. Of several ends the newest is taken, with the chain
-	// of messages before it. Calls without a result are closed as not finished.
+	// ImportSession opens a session whose root begins with a conversation from elsewhere.
 	//
-	// Idempotent with an idempotency_key, as CreateSession. NOT_FOUND: no such agent.
-	// INVALID_ARGUMENT: the agent may not be a root, a line is not what it should
-	// be (the message names its number), or there is no message at all.
-	// RESOURCE_EXHAUSTED: over one of the bounds.
+	// The first message of the stream is the opening. Every later one is a piece of the transcript in
+	// JSON lines, which may be cut anywhere. The limits are 20,000 messages and 32 MiB in all. The
+	// response comes when the client half-closes the stream.
+	//
+	// If the transcript has several ends, the newest one is used, with the chain of messages before
+	// it. Calls without a result are closed as not finished.
+	//
+	// Idempotent with an idempotency_key, as CreateSession.
+	//
+	//   - ALREADY_EXISTS: the key was used for another request.
+	//   - NOT_FOUND: the agent or the model does not exist.
+	//   - INVALID_ARGUMENT: the agent may not be a root, the opening does not come first and once, a
+	//     line is not valid (the error names its number), or there is no message.
+	//   - RESOURCE_EXHAUSTED: a limit is exceeded.
 	ImportSession(grpc.ClientStreamingServer[ImportSessionRequest, ImportSessionResponse]) error
 	mustEmbedUnimplementedSessionServiceServer()
 }

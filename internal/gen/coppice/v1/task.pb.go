@@ -23,7 +23,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// BaseKind says how a conversation goes on from another's message.
+// BaseKind says what a conversation sees of its base.
 type BaseKind int32
 
 const (
@@ -33,10 +33,10 @@ const (
 	BaseKind_BASE_KIND_APART BaseKind = 1
 	// A branch that sees everything up to the message.
 	BaseKind_BASE_KIND_BRANCH BaseKind = 2
-	// A sub-agent that sees everything up to the message, and is then told that it
-	// is one.
+	// A sub-agent that sees everything up to the message, and is then told that it is a sub-agent.
 	BaseKind_BASE_KIND_FORK BaseKind = 3
-	// A sub-agent that was forked by a call: of the message it sees that call alone.
+	// A sub-agent that a call has forked. As FORK, but of the calls in the message it sees that one
+	// only.
 	BaseKind_BASE_KIND_CALL BaseKind = 4
 )
 
@@ -85,7 +85,7 @@ func (BaseKind) EnumDescriptor() ([]byte, []int) {
 	return file_coppice_v1_task_proto_rawDescGZIP(), []int{0}
 }
 
-// TaskKind says what kind of thing a task runs.
+// TaskKind says what a task runs.
 type TaskKind int32
 
 const (
@@ -93,8 +93,8 @@ const (
 	TaskKind_TASK_KIND_UNSPECIFIED TaskKind = 0
 	// An LLM agent.
 	TaskKind_TASK_KIND_AGENT TaskKind = 1
-	// A command in the background. It has no agent and no model, and its transcript is
-	// the command line and, once it has ended, what it has printed.
+	// A command in the background. It has no agent and no model. Its transcript is the command line
+	// and, once it has ended, its output.
 	TaskKind_TASK_KIND_SHELL TaskKind = 2
 )
 
@@ -139,17 +139,17 @@ func (TaskKind) EnumDescriptor() ([]byte, []int) {
 	return file_coppice_v1_task_proto_rawDescGZIP(), []int{1}
 }
 
-// TaskBranch says how a task's conversation hangs off another's.
+// TaskBranch is the kind of conversation of a task.
 type TaskBranch int32
 
 const (
-	// Not a branch.
+	// Not a kind.
 	TaskBranch_TASK_BRANCH_UNSPECIFIED TaskBranch = 0
-	// The root's: the main conversation of the session.
+	// The main conversation of the session, that of the root.
 	TaskBranch_TASK_BRANCH_MAIN TaskBranch = 1
-	// A sub-agent's.
+	// The conversation of a sub-agent.
 	TaskBranch_TASK_BRANCH_SUBAGENT TaskBranch = 2
-	// One that a person goes on with from a message of another.
+	// A branch: a conversation that a person continues from a message of another one.
 	TaskBranch_TASK_BRANCH_HUMAN TaskBranch = 3
 )
 
@@ -202,19 +202,19 @@ type TaskState int32
 const (
 	// Not a state.
 	TaskState_TASK_STATE_UNSPECIFIED TaskState = 0
-	// A root that has not had its first turn.
+	// A root or a branch without a run yet.
 	TaskState_TASK_STATE_NEW TaskState = 1
-	// Accepted, waiting for a worker.
+	// Accepted, and waiting for a worker.
 	TaskState_TASK_STATE_PENDING TaskState = 2
 	// With a worker.
 	TaskState_TASK_STATE_RUNNING TaskState = 3
-	// Parked: it holds no worker and waits for what `wait` says.
+	// Parked: it holds no worker, and waits for what `wait` says.
 	TaskState_TASK_STATE_WAITING TaskState = 4
 	// Ended with a result.
 	TaskState_TASK_STATE_COMPLETED TaskState = 5
-	// Ended without a result; see `reason`.
+	// Ended without a result. See `reason`.
 	TaskState_TASK_STATE_FAILED TaskState = 6
-	// Ended from outside; see `reason`.
+	// Ended from outside. See `reason`.
 	TaskState_TASK_STATE_CANCELLED TaskState = 7
 )
 
@@ -273,35 +273,37 @@ func (TaskState) EnumDescriptor() ([]byte, []int) {
 type Reason int32
 
 const (
-	// Not known, or the run did not fail.
+	// Unknown, or the run did not fail.
 	Reason_REASON_UNSPECIFIED Reason = 0
-	// A tool failed in a way the run can't go on from.
+	// A tool failed in a way that the run cannot continue from. For a command: it could not be run,
+	// or its exit code was not 0.
 	Reason_REASON_TOOL_ERROR Reason = 1
 	// An approval that the run needs was denied.
 	Reason_REASON_APPROVAL_DENIED Reason = 2
-	// The worker failed.
+	// The worker could not run it.
 	Reason_REASON_RUNTIME_ERROR Reason = 3
-	// The model's provider failed for good.
+	// The model's provider failed permanently or refused.
 	Reason_REASON_PROVIDER_ERROR Reason = 4
-	// The worker went away, and the run may not be repeated.
+	// The worker was lost, and the run may not be repeated. For a command: the worker was lost or has
+	// stopped.
 	Reason_REASON_INTERRUPTED Reason = 5
-	// The run used up its model calls. A resumed run gets a fresh allowance.
+	// The run has made all model calls that it may make. A resumed run gets the full number again.
 	Reason_REASON_MAX_ITERATIONS Reason = 6
-	// The run took too long while running.
+	// The run was with workers for longer than it may be.
 	Reason_REASON_TIMEOUT Reason = 7
-	// The run's deadline passed.
+	// The deadline of the run has passed.
 	Reason_REASON_DEADLINE Reason = 8
-	// The session's budget is spent.
+	// The budget of the session is spent.
 	Reason_REASON_BUDGET_EXHAUSTED Reason = 9
 	// The run was refused after it had been accepted.
 	Reason_REASON_REJECTED Reason = 10
-	// The run took several workers down with it.
+	// The run lost its worker three times in a row without progress, and is probably the cause.
 	Reason_REASON_POISONED Reason = 11
 	// A client cancelled it.
 	Reason_REASON_CANCELLED_BY_USER Reason = 12
-	// Its parent was cancelled or cancelled it.
+	// Its parent cancelled it, or was cancelled.
 	Reason_REASON_CANCELLED_BY_PARENT Reason = 13
-	// The session was closed under it.
+	// The session was closed during the run.
 	Reason_REASON_ABANDONED Reason = 14
 	// None of the others.
 	Reason_REASON_UNKNOWN Reason = 15
@@ -374,97 +376,100 @@ func (Reason) EnumDescriptor() ([]byte, []int) {
 	return file_coppice_v1_task_proto_rawDescGZIP(), []int{4}
 }
 
-// Task is a node of the tree: something that runs and ends in a result.
+// Task is a node of the tree: an agent with a conversation, or a command in the background.
 type Task struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The session it belongs to.
+	// The id of its session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	// The id of the task, a UUID.
 	Id string `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
-	// The task that spawned it; empty for the root.
+	// The id of the parent. Empty for the root and for branches.
 	ParentId string `protobuf:"bytes,3,opt,name=parent_id,json=parentId,proto3" json:"parent_id,omitempty"`
-	// What kind of thing runs.
+	// Whether it is an agent or a command.
 	Kind TaskKind `protobuf:"varint,4,opt,name=kind,proto3,enum=coppice.v1.TaskKind" json:"kind,omitempty"`
-	// How its conversation hangs off another's.
+	// The kind of conversation: main, sub-agent or branch.
 	Branch TaskBranch `protobuf:"varint,5,opt,name=branch,proto3,enum=coppice.v1.TaskBranch" json:"branch,omitempty"`
-	// How far below the root it is; the root has depth 0.
+	// The number of levels below the root. 0 for the root and for branches.
 	Depth int32 `protobuf:"varint,6,opt,name=depth,proto3" json:"depth,omitempty"`
-	// The agent that runs.
+	// The name of the agent. Empty for a command.
 	Agent string `protobuf:"bytes,7,opt,name=agent,proto3" json:"agent,omitempty"`
-	// A few words on what the task is for.
+	// A short description of its purpose.
 	Description string `protobuf:"bytes,8,opt,name=description,proto3" json:"description,omitempty"`
-	// Which run is the current one, counted from 1; 0 before the first.
+	// The number of the current run, counted from 1. 0 before the first.
 	Run int32 `protobuf:"varint,9,opt,name=run,proto3" json:"run,omitempty"`
 	// The state of the current run.
 	State TaskState `protobuf:"varint,10,opt,name=state,proto3,enum=coppice.v1.TaskState" json:"state,omitempty"`
 	// Why the current run failed or was cancelled.
 	Reason Reason `protobuf:"varint,11,opt,name=reason,proto3,enum=coppice.v1.Reason" json:"reason,omitempty"`
-	// What there is to say about the reason; of a COMPLETED run, what the result says below the answer.
+	// Details of the reason, for people. If the run is COMPLETED: the line that the result has below
+	// the answer, if any.
 	Detail string `protobuf:"bytes,12,opt,name=detail,proto3" json:"detail,omitempty"`
-	// Tokens of all its runs.
+	// The tokens of all its runs.
 	Usage *Usage `protobuf:"bytes,13,opt,name=usage,proto3" json:"usage,omitempty"`
-	// Tool calls of all its runs.
+	// The number of tool calls of all its runs.
 	ToolUses int32 `protobuf:"varint,14,opt,name=tool_uses,json=toolUses,proto3" json:"tool_uses,omitempty"`
-	// What it is doing, in a few words.
+	// A short description of what it is doing.
 	Activity string `protobuf:"bytes,15,opt,name=activity,proto3" json:"activity,omitempty"`
-	// Whether its parent goes on without waiting for it.
+	// Whether it runs in the background, so that its parent does not wait for it.
 	Background bool `protobuf:"varint,16,opt,name=background,proto3" json:"background,omitempty"`
-	// What a WAITING run waits for.
+	// What the run waits for. Set only while it is WAITING.
 	Wait *Wait `protobuf:"bytes,17,opt,name=wait,proto3" json:"wait,omitempty"`
-	// How many children it has spawned.
+	// The number of children that it has spawned.
 	Children int32 `protobuf:"varint,18,opt,name=children,proto3" json:"children,omitempty"`
-	// Model calls of the current run.
+	// The number of model calls of the current run.
 	Iterations int32 `protobuf:"varint,19,opt,name=iterations,proto3" json:"iterations,omitempty"`
 	// The version of the agent's definition that the task started with.
 	AgentVersion string `protobuf:"bytes,20,opt,name=agent_version,json=agentVersion,proto3" json:"agent_version,omitempty"`
-	// The name of the model asked for, or inherited; empty means the agent's.
+	// The name of the model that was requested or inherited. Empty means the agent's model.
 	Model string `protobuf:"bytes,21,opt,name=model,proto3" json:"model,omitempty"`
-	// The delivery that the current run is in, counted over all runs.
+	// The current attempt: the number of deliveries to workers, counted over all runs.
 	Epoch int64 `protobuf:"varint,22,opt,name=epoch,proto3" json:"epoch,omitempty"`
-	// The worker that holds the run; empty unless RUNNING.
+	// The id of the worker that holds the run. Empty unless RUNNING.
 	WorkerId string `protobuf:"bytes,23,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
 	// When the task was accepted.
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,24,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
-	// When a worker first took the current run.
+	// When a worker first took the current run. Unset before that.
 	StartTime *timestamppb.Timestamp `protobuf:"bytes,25,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
-	// When the current run ended.
+	// When the current run ended. Unset before that.
 	EndTime *timestamppb.Timestamp `protobuf:"bytes,26,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
-	// The text of the answer that ended the current run, and a line at its end on what the run
-	// has left behind in a worktree of its own, if it has. GetTask and WaitTask fill it in,
-	// and CreateSession, SendMessage and SpawnTask if they have waited.
+	// The text of the answer that ended the current run. If the run has left something behind in a
+	// worktree of its own, the last line says so. For a command: what it has printed.
+	//
+	// Set by GetTask and WaitTask, and by CreateSession, SendMessage and SpawnTask with wait.
 	Result string `protobuf:"bytes,27,opt,name=result,proto3" json:"result,omitempty"`
-	// How long a run may be with workers in all; unset means for ever.
+	// How long a run may be with workers in total. Unset means no limit.
 	Timeout *durationpb.Duration `protobuf:"bytes,28,opt,name=timeout,proto3" json:"timeout,omitempty"`
-	// When the current run fails if it has not ended; unset means never.
+	// When the current run fails with DEADLINE if it has not ended. Unset means never.
 	Deadline *timestamppb.Timestamp `protobuf:"bytes,29,opt,name=deadline,proto3" json:"deadline,omitempty"`
-	// The provider of the model that it runs with, fixed when the task was made; empty
-	// means that nobody named a model, and the worker chooses.
+	// The provider of its model, fixed when the task was created. Empty means that no model was
+	// named, and the worker chooses one.
 	ModelProvider string `protobuf:"bytes,30,opt,name=model_provider,json=modelProvider,proto3" json:"model_provider,omitempty"`
-	// What that provider calls the model.
+	// The provider's name of that model.
 	ModelName string `protobuf:"bytes,31,opt,name=model_name,json=modelName,proto3" json:"model_name,omitempty"`
-	// Who outside the current run is on behalf of, such as mcp or a2a; empty means
-	// nobody.
+	// The external system on whose behalf the current run is, such as mcp or a2a. Empty means none.
 	Source string `protobuf:"bytes,32,opt,name=source,proto3" json:"source,omitempty"`
-	// How many of its calls wait for an approval.
+	// The number of its calls that wait for an approval.
 	OpenApprovals int32 `protobuf:"varint,33,opt,name=open_approvals,json=openApprovals,proto3" json:"open_approvals,omitempty"`
-	// What its conversation goes on from; unset for one that begins with itself.
+	// The message that its conversation continues from. Unset if the conversation starts fresh.
 	Base *Base `protobuf:"bytes,34,opt,name=base,proto3" json:"base,omitempty"`
-	// The ordinal of the last message that sums up what came before; 0 if none does.
+	// The ordinal of the last summary, a message that stands for those before it. 0 if there is none.
 	CompactedOrdinal int32 `protobuf:"varint,35,opt,name=compacted_ordinal,json=compactedOrdinal,proto3" json:"compacted_ordinal,omitempty"`
-	// Model calls of all its runs.
+	// The number of model calls of all its runs.
 	TotalIterations int32 `protobuf:"varint,38,opt,name=total_iterations,json=totalIterations,proto3" json:"total_iterations,omitempty"`
-	// The last five things that the current run was doing, oldest first.
+	// The last five activities of the current run, oldest first.
 	RecentActivities []string `protobuf:"bytes,39,rep,name=recent_activities,json=recentActivities,proto3" json:"recent_activities,omitempty"`
-	// How many model calls a run may make.
+	// The maximum number of model calls of a run.
 	MaxIterations int32 `protobuf:"varint,40,opt,name=max_iterations,json=maxIterations,proto3" json:"max_iterations,omitempty"`
-	// How many messages wait for its next boundary.
+	// The number of messages that wait for its next boundary.
 	Inbox int32 `protobuf:"varint,41,opt,name=inbox,proto3" json:"inbox,omitempty"`
-	// The last words of the model in the current run, if that has ended without completing: no
-	// answer, but what there is. Filled in as `result` is.
+	// If the current run has ended without completing: the last text that its model wrote, which is
+	// not an answer. Set by the same calls as `result`.
 	Unfinished string `protobuf:"bytes,42,opt,name=unfinished,proto3" json:"unfinished,omitempty"`
-	// When the worker of the run last reported: that it has taken the run, that a tool begins, and
-	// at least every 15 seconds while the model's answer comes or tools end one after another. A
-	// model or a tool of which nothing is heard reports nothing. Unset unless RUNNING.
+	// When the worker of the run last reported. Unset unless RUNNING.
+	//
+	// A worker reports when it has taken the run, when a tool begins, and at least every 15 seconds
+	// while the model's answer arrives or tools end one after another. It reports nothing while a
+	// model or a tool is silent.
 	ReportTime    *timestamppb.Timestamp `protobuf:"bytes,43,opt,name=report_time,json=reportTime,proto3" json:"report_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -787,16 +792,16 @@ func (x *Task) GetReportTime() *timestamppb.Timestamp {
 	return nil
 }
 
-// Base is a message of another task that a conversation goes on from. Its
-// ordinals go on where those of the base end; a fork leaves one free, for the
-// message that tells it what it is.
+// Base is a message of another task that a conversation continues from. The ordinals of the
+// conversation continue after those of the base. A fork leaves one ordinal free, for the message
+// that tells it that it is a sub-agent. The ordinals of APART start at 1.
 type Base struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How it goes on.
+	// How the conversation continues.
 	Kind BaseKind `protobuf:"varint,1,opt,name=kind,proto3,enum=coppice.v1.BaseKind" json:"kind,omitempty"`
-	// The task whose message it is.
+	// The id of the task that the message belongs to.
 	TaskId string `protobuf:"bytes,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
-	// The ordinal of the message: the last one that is seen.
+	// The ordinal of the message, the last one that is seen.
 	Ordinal int32 `protobuf:"varint,3,opt,name=ordinal,proto3" json:"ordinal,omitempty"`
 	// For CALL: the index of the call's block in that message, counted from 0.
 	Block         int32 `protobuf:"varint,4,opt,name=block,proto3" json:"block,omitempty"`
@@ -865,11 +870,11 @@ func (x *Base) GetBlock() int32 {
 // Wait says what a parked run waits for.
 type Wait struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How many children or outputs it waits for.
+	// The number of children or outputs that it waits for.
 	Total int32 `protobuf:"varint,1,opt,name=total,proto3" json:"total,omitempty"`
-	// How many of them have come.
+	// How many of them have arrived.
 	Met int32 `protobuf:"varint,2,opt,name=met,proto3" json:"met,omitempty"`
-	// How many of those failed.
+	// How many of those have failed.
 	Failed        int32 `protobuf:"varint,3,opt,name=failed,proto3" json:"failed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -929,46 +934,48 @@ func (x *Wait) GetFailed() int32 {
 // SpawnTaskRequest starts a sub-agent.
 type SpawnTaskRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The session; required.
+	// The id of the session; required.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// The task to spawn below; empty means the root.
+	// The id of the parent. Empty means the root.
 	ParentTaskId string `protobuf:"bytes,2,opt,name=parent_task_id,json=parentTaskId,proto3" json:"parent_task_id,omitempty"`
-	// The agent to run; required.
+	// The name of the agent; required.
 	Agent string `protobuf:"bytes,3,opt,name=agent,proto3" json:"agent,omitempty"`
-	// What it has to do; required. It has to have a visible character.
+	// The instructions for the sub-agent; required. It must contain a visible character.
 	Prompt string `protobuf:"bytes,4,opt,name=prompt,proto3" json:"prompt,omitempty"`
-	// A few words on what the task is for; empty means the first ones of the prompt.
+	// A short description of its purpose, at most 1,024 bytes. Empty means the first words of the
+	// prompt.
 	Description string `protobuf:"bytes,5,opt,name=description,proto3" json:"description,omitempty"`
-	// The name of the model to use; empty means the agent's own, then the parent's;
-	// "inherit" means the parent's.
+	// The name of the model. Empty means the agent's own, then the parent's. "inherit" means the
+	// parent's.
 	Model string `protobuf:"bytes,6,opt,name=model,proto3" json:"model,omitempty"`
-	// Whether the parent's conversation is told of the end.
+	// Whether the parent gets the end of the task as a message.
 	NotifyParent bool `protobuf:"varint,7,opt,name=notify_parent,json=notifyParent,proto3" json:"notify_parent,omitempty"`
-	// Makes a repeat of this call safe; any text of up to 200 bytes.
+	// Makes the call idempotent: any text of at most 200 bytes. Empty means no key.
 	IdempotencyKey string `protobuf:"bytes,8,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
-	// How long the run may be with workers in all before it fails with TIMEOUT;
-	// unset means as long as the agent's definition says.
+	// How long the run may be with workers in total before it fails with TIMEOUT: at least 1 ms.
+	// Unset means the timeout of the agent's definition.
 	Timeout *durationpb.Duration `protobuf:"bytes,9,opt,name=timeout,proto3" json:"timeout,omitempty"`
-	// When the run fails with DEADLINE, whatever it is doing; unset means never.
+	// When the run fails with DEADLINE, whatever its state: a time in the future. Unset means never.
 	Deadline *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=deadline,proto3" json:"deadline,omitempty"`
-	// Who outside asks for it, such as mcp or a2a: letters, digits, _ and -. Such a task,
-	// and all below it, neither sees nor can use tools that are internal.
+	// The external system that starts the task, such as mcp or a2a: letters a to z, digits, _ and -,
+	// at most 1,024 bytes. If set, this task and all tasks below it neither see nor can use internal
+	// tools. Empty means none.
 	Source string `protobuf:"bytes,18,opt,name=source,proto3" json:"source,omitempty"`
-	// How many model calls a run may make; 0 means as many as the agent's definition
-	// says. At most what a root's run may make, or the definition.
+	// The maximum number of model calls of a run. It may not exceed that of a root's run or, if
+	// larger, that of the agent's definition. 0 means that of the definition.
 	MaxIterations int32 `protobuf:"varint,11,opt,name=max_iterations,json=maxIterations,proto3" json:"max_iterations,omitempty"`
-	// What it is told beside the prompt, a part each.
+	// Further text for the sub-agent after the prompt, one message part each: at most 1,999.
 	Context []string `protobuf:"bytes,12,rep,name=context,proto3" json:"context,omitempty"`
-	// Whether it sees its parent's conversation so far; it always does if its
-	// agent's definition says fork_context.
+	// Whether it sees its parent's conversation so far. It always does if the agent's definition has
+	// fork_context.
 	ForkContext bool `protobuf:"varint,17,opt,name=fork_context,json=forkContext,proto3" json:"fork_context,omitempty"`
-	// How long to wait for the end of its run, at most 10 minutes; unset
-	// doesn't wait. Give the call a deadline that is later. What was started goes on if
-	// the client does not wait any more.
+	// How long to wait for the end of the run: 0 to 10 minutes. Unset means not to wait.
+	//
+	// The deadline of the call must be later. The run continues if the client stops waiting.
 	Wait *durationpb.Duration `protobuf:"bytes,19,opt,name=wait,proto3" json:"wait,omitempty"`
-	// The URL to call when a run of the task has ended, as its definition's on_complete
-	// (docs/hooks.md), which it takes the place of. Only hosts that the orchestrator allows
-	// are called.
+	// The URL to call when a run of the task has ended (docs/hooks.md). It replaces on_complete of
+	// the agent's definition. Only hosts that the orchestrator allows are called. Empty means the
+	// definition's.
 	OnComplete    string `protobuf:"bytes,20,opt,name=on_complete,json=onComplete,proto3" json:"on_complete,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1119,10 +1126,10 @@ func (x *SpawnTaskRequest) GetOnComplete() string {
 // SpawnTaskResponse is the task that was started.
 type SpawnTaskResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The task, which is PENDING if nobody has begun with it yet; with wait as it is when
-	// the wait is over, with its result.
+	// The task, PENDING unless a worker has taken it already. With wait, the task when the wait
+	// ended, with its result.
 	Task *Task `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
-	// With wait: whether the run has ended. If not, WaitTask goes on waiting.
+	// With wait: whether the run has ended. If false, call WaitTask to continue waiting.
 	Ended         bool `protobuf:"varint,2,opt,name=ended,proto3" json:"ended,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1175,9 +1182,9 @@ func (x *SpawnTaskResponse) GetEnded() bool {
 // GetTaskRequest names a task.
 type GetTaskRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The session; required.
+	// The id of the session; required.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// The task; required.
+	// The id of the task; required.
 	TaskId        string `protobuf:"bytes,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1230,7 +1237,7 @@ func (x *GetTaskRequest) GetTaskId() string {
 // GetTaskResponse is a task.
 type GetTaskResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The task as it is now.
+	// The task in its current state.
 	Task          *Task `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1273,16 +1280,16 @@ func (x *GetTaskResponse) GetTask() *Task {
 	return nil
 }
 
-// ListTasksRequest asks for a session's tasks.
+// ListTasksRequest asks for a page of a session's tasks.
 type ListTasksRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The session; required.
+	// The id of the session; required.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// Only the children of this task; empty means all tasks.
+	// Returns only the children of this task. Empty means all tasks.
 	ParentTaskId string `protobuf:"bytes,2,opt,name=parent_task_id,json=parentTaskId,proto3" json:"parent_task_id,omitempty"`
-	// How many at most; 0 means 100, the most is 1,000.
+	// The maximum number of tasks. 0 means 100. Values above 1,000 mean 1,000.
 	PageSize int32 `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// Where an earlier answer left off.
+	// The next_page_token of the previous page. Empty means the first page.
 	PageToken     string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1351,7 +1358,7 @@ type ListTasksResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The tasks, oldest first.
 	Tasks []*Task `protobuf:"bytes,1,rep,name=tasks,proto3" json:"tasks,omitempty"`
-	// Where to go on; empty on the last page, and only there.
+	// The token of the next page. Empty on the last page only.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1404,11 +1411,11 @@ func (x *ListTasksResponse) GetNextPageToken() string {
 // WaitTaskRequest names a task to wait for.
 type WaitTaskRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The session; required.
+	// The id of the session; required.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// The task; empty means the root.
+	// The id of the task. Empty means the root.
 	TaskId string `protobuf:"bytes,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
-	// How long to wait; unset means 30 s, the most is 10 minutes, 0 s does not wait.
+	// How long to wait: 0 to 10 minutes. Unset means 30 seconds. 0 means not to wait.
 	Timeout       *durationpb.Duration `protobuf:"bytes,3,opt,name=timeout,proto3" json:"timeout,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1465,14 +1472,14 @@ func (x *WaitTaskRequest) GetTimeout() *durationpb.Duration {
 	return nil
 }
 
-// WaitTaskResponse is the task when the wait was over.
+// WaitTaskResponse is the task when the wait ended.
 type WaitTaskResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The task as it is.
+	// The task.
 	Task *Task `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
 	// Whether its current run has ended.
 	Ended bool `protobuf:"varint,2,opt,name=ended,proto3" json:"ended,omitempty"`
-	// What there is to read of the run.
+	// The output of the run.
 	Output        *TaskOutput `protobuf:"bytes,3,opt,name=output,proto3" json:"output,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1529,24 +1536,25 @@ func (x *WaitTaskResponse) GetOutput() *TaskOutput {
 	return nil
 }
 
-// TaskOutput is what there is to read of a run: the same for every kind of task,
-// and what its kind adds.
+// TaskOutput is the output of a run: fields that every kind of task has, and those of its kind.
 type TaskOutput struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The task.
+	// The id of the task.
 	TaskId string `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
-	// What kind of thing runs.
+	// Whether it is an agent or a command.
 	Kind TaskKind `protobuf:"varint,2,opt,name=kind,proto3,enum=coppice.v1.TaskKind" json:"kind,omitempty"`
-	// How far the run is.
+	// The state of the run.
 	Status TaskState `protobuf:"varint,3,opt,name=status,proto3,enum=coppice.v1.TaskState" json:"status,omitempty"`
-	// A few words on what the task is for.
+	// A short description of the task's purpose.
 	Description string `protobuf:"bytes,4,opt,name=description,proto3" json:"description,omitempty"`
-	// The answer, or what an agent has said so far. Of long output the end is kept,
-	// below a line that says so and where the whole is.
+	// The answer, or what the agent has written so far. For a command: what it has printed.
+	//
+	// Of long output the end is kept, 30 KiB by default. A line above it says so, and where all of it
+	// is.
 	Output string `protobuf:"bytes,5,opt,name=output,proto3" json:"output,omitempty"`
 	// Whether the output was cut.
 	Cut bool `protobuf:"varint,6,opt,name=cut,proto3" json:"cut,omitempty"`
-	// What the kind adds.
+	// The fields of the kind.
 	//
 	// Types that are valid to be assigned to Added:
 	//
@@ -1659,12 +1667,12 @@ type isTaskOutput_Added interface {
 }
 
 type TaskOutput_Agent struct {
-	// Of an agent.
+	// For an agent.
 	Agent *AgentOutput `protobuf:"bytes,7,opt,name=agent,proto3,oneof"`
 }
 
 type TaskOutput_Shell struct {
-	// Of a command.
+	// For a command.
 	Shell *ShellOutput `protobuf:"bytes,8,opt,name=shell,proto3,oneof"`
 }
 
@@ -1672,12 +1680,12 @@ func (*TaskOutput_Agent) isTaskOutput_Added() {}
 
 func (*TaskOutput_Shell) isTaskOutput_Added() {}
 
-// ShellOutput is what a command's output has beside what all output has.
+// ShellOutput is the part of an output that only commands have.
 type ShellOutput struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The command line, cut to 4 KiB.
 	Command string `protobuf:"bytes,1,opt,name=command,proto3" json:"command,omitempty"`
-	// What there is to say of a failure, such as the exit code.
+	// Details of a failure, such as the exit code.
 	Error string `protobuf:"bytes,2,opt,name=error,proto3" json:"error,omitempty"`
 	// Why the run failed or was cancelled.
 	Reason        Reason `protobuf:"varint,3,opt,name=reason,proto3,enum=coppice.v1.Reason" json:"reason,omitempty"`
@@ -1736,18 +1744,18 @@ func (x *ShellOutput) GetReason() Reason {
 	return Reason_REASON_UNSPECIFIED
 }
 
-// AgentOutput is what an agent's output has beside what all output has.
+// AgentOutput is the part of an output that only agents have.
 type AgentOutput struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What it was asked to do, cut to 4 KiB.
+	// The prompt, cut to 4 KiB.
 	Prompt string `protobuf:"bytes,1,opt,name=prompt,proto3" json:"prompt,omitempty"`
-	// The answer that ended the run; the end of it, if it is long.
+	// The answer that ended the run, as in TaskOutput.output. Empty unless the run is COMPLETED.
 	Result string `protobuf:"bytes,2,opt,name=result,proto3" json:"result,omitempty"`
-	// What there is to say of a failure.
+	// Details of a failure.
 	Error string `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`
 	// Why the run failed or was cancelled.
 	Reason Reason `protobuf:"varint,4,opt,name=reason,proto3,enum=coppice.v1.Reason" json:"reason,omitempty"`
-	// How far a run has come that goes on, in a line.
+	// The progress of a run that has not ended, in one line.
 	Progress      string `protobuf:"bytes,5,opt,name=progress,proto3" json:"progress,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1821,14 +1829,14 @@ func (x *AgentOutput) GetProgress() string {
 // CancelTaskRequest names a task to cancel.
 type CancelTaskRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The session; required.
+	// The id of the session; required.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// The task; empty means the root.
+	// The id of the task. Empty means the root.
 	TaskId string `protobuf:"bytes,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
-	// Why, for people.
+	// Why it is cancelled, for people. Cut to 4 KiB.
 	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
-	// Which run it is about, as Task.run has it; 0 means the current one. If that has
-	// ended already, what still runs below it is ended.
+	// The run to cancel, as in Task.run. 0 means the current one. If this run has ended already, the
+	// runs that are still in progress below it are ended.
 	Run           int32 `protobuf:"varint,4,opt,name=run,proto3" json:"run,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1895,9 +1903,9 @@ func (x *CancelTaskRequest) GetRun() int32 {
 // CancelTaskResponse says what was cancelled.
 type CancelTaskResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The task afterwards.
+	// The task after the cancel.
 	Task *Task `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
-	// How many runs were ended, the task's own among them.
+	// The number of runs that were ended, including the task's own.
 	CancelledRuns int32 `protobuf:"varint,2,opt,name=cancelled_runs,json=cancelledRuns,proto3" json:"cancelled_runs,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1947,14 +1955,14 @@ func (x *CancelTaskResponse) GetCancelledRuns() int32 {
 	return 0
 }
 
-// BackgroundTaskRequest names a task whose parent waits for it.
+// BackgroundTaskRequest names a task to move to the background.
 type BackgroundTaskRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The session; required.
+	// The id of the session; required.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// The task; required, but with commands empty means the root.
+	// The id of the task; required. With `commands`, empty means the root.
 	TaskId string `protobuf:"bytes,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
-	// Whether it is about the commands that the task runs in the foreground.
+	// Whether to move the commands that the task runs in the foreground, instead of the task.
 	Commands      bool `protobuf:"varint,3,opt,name=commands,proto3" json:"commands,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2011,10 +2019,10 @@ func (x *BackgroundTaskRequest) GetCommands() bool {
 	return false
 }
 
-// BackgroundTaskResponse is the task that was put into the background.
+// BackgroundTaskResponse is the task that was named.
 type BackgroundTaskResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The task afterwards.
+	// The task after the call.
 	Task          *Task `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2060,13 +2068,13 @@ func (x *BackgroundTaskResponse) GetTask() *Task {
 // GetTranscriptRequest names a transcript.
 type GetTranscriptRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The session; required.
+	// The id of the session; required.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// The task; empty means the root.
+	// The id of the task. Empty means the root.
 	TaskId string `protobuf:"bytes,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
-	// Only the messages after this ordinal.
+	// Returns only messages after this ordinal. 0 means all.
 	AfterOrdinal int32 `protobuf:"varint,3,opt,name=after_ordinal,json=afterOrdinal,proto3" json:"after_ordinal,omitempty"`
-	// Whether to begin with what the task inherits of others' conversations.
+	// Whether to include what the task inherits from other conversations.
 	IncludeInherited bool `protobuf:"varint,4,opt,name=include_inherited,json=includeInherited,proto3" json:"include_inherited,omitempty"`
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
@@ -2135,7 +2143,8 @@ type GetTranscriptResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// One or more messages, in order.
 	Messages []*Message `protobuf:"bytes,1,rep,name=messages,proto3" json:"messages,omitempty"`
-	// Whether they are inherited: others' messages, or what tells a fork that it is one.
+	// Whether the messages are inherited: those of other tasks, or the one that tells a fork that it
+	// is a sub-agent.
 	Inherited     bool `protobuf:"varint,2,opt,name=inherited,proto3" json:"inherited,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2185,29 +2194,31 @@ func (x *GetTranscriptResponse) GetInherited() bool {
 	return false
 }
 
-// CreateBranchRequest says where to go on from, and with what.
+// CreateBranchRequest says which message to continue from, and with what.
 type CreateBranchRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The session; required.
+	// The id of the session; required.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// The task; empty means the root.
+	// The id of the task. Empty means the root.
 	TaskId string `protobuf:"bytes,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
-	// The message of that task to go on from; required.
+	// The id of the message of that task to continue from; required.
 	MessageId string `protobuf:"bytes,3,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
-	// Whether the branch sees what came up to that message; unset means that it
-	// does. Otherwise it starts with nothing, but keeps the agent.
+	// Whether the branch sees the messages up to that one. Unset means true. If false, it starts with
+	// an empty conversation, but with the same agent.
 	InheritContext *bool `protobuf:"varint,4,opt,name=inherit_context,json=inheritContext,proto3,oneof" json:"inherit_context,omitempty"`
-	// Makes a repeat of this call safe; any text of up to 200 bytes.
+	// Makes the call idempotent: any text of at most 200 bytes. Empty means no key.
 	IdempotencyKey string `protobuf:"bytes,5,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
-	// What to say first; without it the branch waits for SendMessage.
+	// The first message. If empty, the branch stays NEW until SendMessage, unless regenerate is set.
 	Text string `protobuf:"bytes,6,opt,name=text,proto3" json:"text,omitempty"`
-	// Whether the model answers at once, without a new message: an alternative of
-	// the answer it gave. message_id is what is answered, or the answer itself. It answers
-	// on behalf of whoever outside the run was that added that message.
+	// Whether the model answers at once without a new message, which gives an alternative to an
+	// earlier answer.
+	//
+	// message_id is then the message to answer, or the answer itself. The first run is on behalf of
+	// the same external system as the run that added that message.
 	Regenerate bool `protobuf:"varint,7,opt,name=regenerate,proto3" json:"regenerate,omitempty"`
-	// A few words on what the branch is for.
+	// A short description of the branch's purpose, at most 1,024 bytes.
 	Description string `protobuf:"bytes,8,opt,name=description,proto3" json:"description,omitempty"`
-	// Whether the branch becomes the current one, as SelectBranch makes it.
+	// Whether the branch becomes the current one, as with SelectBranch.
 	Select        bool `protobuf:"varint,9,opt,name=select,proto3" json:"select,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2306,10 +2317,10 @@ func (x *CreateBranchRequest) GetSelect() bool {
 	return false
 }
 
-// CreateBranchResponse is the branch that was made.
+// CreateBranchResponse is the branch.
 type CreateBranchResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The branch: of a call that made it NEW or PENDING, of a repeat as it is by then.
+	// The branch: NEW or PENDING when it was created. For a retry, its current state.
 	Task          *Task `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2355,9 +2366,9 @@ func (x *CreateBranchResponse) GetTask() *Task {
 // SelectBranchRequest names a conversation.
 type SelectBranchRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The session; required.
+	// The id of the session; required.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// A branch; empty means the root.
+	// The id of a branch. Empty means the root.
 	TaskId        string `protobuf:"bytes,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

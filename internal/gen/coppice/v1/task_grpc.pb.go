@@ -34,91 +34,134 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// TaskService starts, reads and awaits the tasks of a session. A task is named
-// by its session and its id; an id of another session or tenant is NOT_FOUND,
-// and an id that is no UUID is INVALID_ARGUMENT.
+// TaskService starts, reads and waits for the tasks of a session. A task is named by its session
+// and its id.
+//
+// For every call: a session or task that does not exist, or belongs to another session or tenant,
+// is NOT_FOUND. An id that is not a UUID is INVALID_ARGUMENT. UNAVAILABLE means that the
+// orchestrator is stopping or has lost its database, and the outcome of the call may be unknown:
+// retry it at any orchestrator, with the same idempotency key if it takes one.
 type TaskServiceClient interface {
 	// SpawnTask starts a sub-agent below a task of the session.
 	//
-	// Idempotent with an idempotency_key: a repeat with the same key and request
-	// starts nothing and returns the same task as it is by then, a repeat with the same
-	// key and another request is ALREADY_EXISTS. Without a key every call starts a task.
-	// NOT_FOUND: no such session, parent, agent or model. INVALID_ARGUMENT: the agent may
-	// not run as a sub-agent, the prompt is empty, or the deadline has passed already (a
-	// repeat with a key still has its task). FAILED_PRECONDITION: the
-	// depth, width or total cap is reached, or the session is closed. PERMISSION_DENIED: the parent's permissions
-	// deny it.
-	// RESOURCE_EXHAUSTED: the prompt is over the bound of a message part, or too many
-	// tasks of the session are queued already. A concurrency cap never refuses; the
-	// task is queued.
+	// It returns the task at once. With wait, it returns when the run has ended or the wait is over.
+	// A concurrency cap never refuses a task: the task is queued.
+	//
+	// Idempotent with an idempotency_key. A retry with the same key and request starts nothing and
+	// returns the same task in its current state, even if the deadline has passed by then. The wait
+	// is not part of the comparison. Without a key every call starts a task.
+	//
+	//   - ALREADY_EXISTS: the key was used for another request.
+	//   - NOT_FOUND: the session, parent, agent or model does not exist.
+	//   - INVALID_ARGUMENT: the agent may not run as a sub-agent, the parent is a command, the prompt
+	//     is empty, the deadline has passed, or another field is out of its bounds.
+	//   - FAILED_PRECONDITION: the cap on depth, width or total tasks is reached, or the session is
+	//     closed.
+	//   - PERMISSION_DENIED: the parent's permissions deny it.
+	//   - RESOURCE_EXHAUSTED: the prompt is larger than a message part may be (1 MiB by default),
+	//     another field is too large, or too many tasks of the session are queued.
 	SpawnTask(ctx context.Context, in *SpawnTaskRequest, opts ...grpc.CallOption) (*SpawnTaskResponse, error)
-	// GetTask reads one task. Read-only. NOT_FOUND: no such session or task.
+	// GetTask returns one task, with its result. Read-only.
+	//
+	//   - NOT_FOUND: the session or the task does not exist.
 	GetTask(ctx context.Context, in *GetTaskRequest, opts ...grpc.CallOption) (*GetTaskResponse, error)
-	// ListTasks lists the tasks of a session, oldest first. A page may have fewer than
-	// page_size before the last one, since it ends at about 3 MiB. Read-only.
-	// NOT_FOUND: no such session or parent. INVALID_ARGUMENT: a foreign page token.
+	// ListTasks returns a page of the tasks of a session, oldest first. A page ends at about 3 MiB,
+	// so a page that is not the last may hold fewer tasks than page_size. Read-only.
+	//
+	//   - NOT_FOUND: the session or the parent does not exist.
+	//   - INVALID_ARGUMENT: page_size is negative, or page_token belongs to another list.
 	ListTasks(ctx context.Context, in *ListTasksRequest, opts ...grpc.CallOption) (*ListTasksResponse, error)
-	// WaitTask waits until the task's current run has ended, or the timeout has
-	// passed, and returns the task as it then is, with its output: a timeout is not
-	// an error. The end of the run ends the wait at once.
-	// Read-only, so a retry is always safe. NOT_FOUND: no such session or task.
+	// WaitTask waits until the task's current run has ended or the timeout has passed. The end of the
+	// run ends the wait at once.
+	//
+	// It returns the task in its current state, with its output. A timeout is not an error: `ended`
+	// is false.
+	//
+	// Read-only, so a retry is always safe.
+	//
+	//   - NOT_FOUND: the session or the task does not exist.
+	//   - INVALID_ARGUMENT: the timeout is out of its bounds.
 	WaitTask(ctx context.Context, in *WaitTaskRequest, opts ...grpc.CallOption) (*WaitTaskResponse, error)
-	// CancelTask ends the current run of a task and of all tasks below it. Model
-	// calls and tools under way are aborted, what waits is never started, and the
-	// parent's call is closed with what happened. The session stays open: for the
-	// root this ends the current turn, and a user's message that waits already
-	// starts the next one.
+	// CancelTask ends the current run of a task, and the runs of all tasks below it. Model calls and
+	// tools in progress are aborted, and queued tasks are never started. The parent's call is closed
+	// with the outcome.
 	//
-	// Idempotent with a run: once a later one has begun, nothing happens; until then a
-	// repeat also ends what was started below the task since. Without one, a
-	// repeat ends what is current then, such as the turn that a waiting message has started
-	// since. Runs that have ended stay as they are. NOT_FOUND: no such session or task.
-	// INVALID_ARGUMENT: the task has had no such run yet. FAILED_PRECONDITION: the session
-	// is closed.
+	// The session stays open. For the root or a branch this ends the current turn. A user message
+	// that waits already then starts the next one.
+	//
+	// It returns the task, and how many runs were ended. Runs that have ended already are not
+	// changed.
+	//
+	// Idempotent if `run` is set. Until a later run has begun, a retry also ends what was started
+	// below the task since then. After that, it changes nothing. If `run` is not set, a retry ends
+	// the run that is current then, for example a turn that a waiting message has started.
+	//
+	//   - NOT_FOUND: the session or the task does not exist.
+	//   - INVALID_ARGUMENT: the task has not had this run yet.
+	//   - FAILED_PRECONDITION: the session is closed.
 	CancelTask(ctx context.Context, in *CancelTaskRequest, opts ...grpc.CallOption) (*CancelTaskResponse, error)
-	// BackgroundTask lets a parent go on that waits for a task: the parent's call is
-	// closed as launched, and the end of the task reaches it as a message. So does any
-	// other task go on that waits for it: what has resumed it while it was at work
-	// hears nothing of its end, and what reads its output has what there is.
+	// BackgroundTask moves a task to the background, so that its parent continues without it. The
+	// parent's call is closed as launched, and the parent gets the end of the task as a message.
+	// Other tasks that wait for this one continue as well:
 	//
-	// With commands it is the other way round: the task named goes on, and what it runs
-	// in the foreground with the tool bash goes on in the background, each command as a
-	// task of its own, without being started again. That takes a moment: the commands
-	// are tasks once their STARTED events are there.
+	//   - One that resumed it while it was running is not told of its end.
+	//   - One that reads its output gets the output so far.
 	//
-	// A task in the background stays there; a repeat lets go on who has begun to wait for
-	// it since. NOT_FOUND: no such session or task. FAILED_PRECONDITION: its run has ended, background work is switched off in
-	// the session, the session is closed, or it runs no command. INVALID_ARGUMENT: it is the root, or with
-	// commands a command itself.
+	// With `commands`, it moves the commands of a task instead. The named task continues, and each
+	// command that it runs in the foreground with the tool bash continues in the background as a task
+	// of its own, without a restart. This takes a moment: a command is a task once its STARTED event
+	// is there.
+	//
+	// It returns the task.
+	//
+	// Idempotent: a task in the background stays there. A retry also releases the tasks that have
+	// begun to wait for it since then.
+	//
+	//   - NOT_FOUND: the session or the task does not exist.
+	//   - FAILED_PRECONDITION: the run has ended, background work is switched off in the session, or
+	//     the session is closed. With `commands`: the task runs no command.
+	//   - INVALID_ARGUMENT: the task is the root or a branch. With `commands`: the task is a command.
 	BackgroundTask(ctx context.Context, in *BackgroundTaskRequest, opts ...grpc.CallOption) (*BackgroundTaskResponse, error)
-	// GetTranscript streams the messages of a task, oldest first, and ends.
-	// Read-only; a retry may go on with after_ordinal. NOT_FOUND: no such session
-	// or task, also if the session is deleted meanwhile: what is streamed is never
-	// a part that looks like all.
+	// GetTranscript streams the messages of a task, oldest first, and ends after the last one that is
+	// stored. With include_inherited, inherited messages come first.
 	//
-	// A message is never cut: one of many large parts, such as a prompt with context or the
-	// results of many calls, makes a piece that large. gRPC itself refuses those over 4 MiB,
-	// unless the client raises that bound.
+	// A message is never split. A message with many large parts, for example a prompt with context or
+	// the results of many calls, makes a response of that size. gRPC clients refuse responses of more
+	// than 4 MiB unless their limit is raised.
+	//
+	// Read-only. A retry may continue with after_ordinal.
+	//
+	//   - NOT_FOUND: the session or the task does not exist, or the session was deleted during the
+	//     stream. So a stream that ends without an error is always complete.
 	GetTranscript(ctx context.Context, in *GetTranscriptRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[GetTranscriptResponse], error)
-	// CreateBranch lets a person go on from a message of a task in a conversation of
-	// its own; the task that it starts from stays as it is. A branch is like the
-	// root: SendMessage starts its next run, the end of a background child starts
-	// one too, it is at depth 0, and its end is told to nobody. From a message that
-	// calls tools the branch is cut before that message, since the results come
-	// after it.
+	// CreateBranch creates a branch: a new conversation that continues from a message of a task. That
+	// task is not changed. It returns the branch.
 	//
-	// Idempotent with an idempotency_key, as SpawnTask. NOT_FOUND: no such session
-	// or task, or the task has no such message of its own. INVALID_ARGUMENT: no
-	// message_id, a text without a visible character, both text and regenerate, the task
-	// is a command, or there is nothing to answer.
-	// FAILED_PRECONDITION: the total cap is reached, or the session is closed. RESOURCE_EXHAUSTED: the message
-	// is over the bound of a part, or too many tasks of the session are queued.
+	// A branch is like the root. It has depth 0, SendMessage starts its next run, and so does the end
+	// of one of its background children. No task is told of its end.
+	//
+	// A branch cannot continue from a message that calls tools, because the results come after that
+	// message. It starts before that message instead.
+	//
+	// Idempotent with an idempotency_key, as SpawnTask.
+	//
+	//   - ALREADY_EXISTS: the key was used for another request.
+	//   - NOT_FOUND: the session or the task does not exist, or the message is not one of the task's
+	//     own.
+	//   - INVALID_ARGUMENT: message_id is missing, the text has no visible character, both text and
+	//     regenerate are set, the task is a command, or there is nothing to answer.
+	//   - FAILED_PRECONDITION: the cap on total tasks is reached, or the session is closed.
+	//   - RESOURCE_EXHAUSTED: the text is larger than a message part may be, the description is too
+	//     large, or too many tasks of the session are queued.
 	CreateBranch(ctx context.Context, in *CreateBranchRequest, opts ...grpc.CallOption) (*CreateBranchResponse, error)
-	// SelectBranch says which conversation SendMessage goes on with when it names no
-	// task: a branch, or the root again.
+	// SelectBranch selects the conversation that receives messages without a task_id: a branch, or
+	// the root. It returns that task.
 	//
-	// Idempotent. NOT_FOUND: no such session or task. INVALID_ARGUMENT: the task is
-	// a sub-agent. FAILED_PRECONDITION: the session is closed.
+	// Idempotent.
+	//
+	//   - NOT_FOUND: the session or the task does not exist.
+	//   - INVALID_ARGUMENT: the task is a sub-agent.
+	//   - FAILED_PRECONDITION: the session is closed.
 	SelectBranch(ctx context.Context, in *SelectBranchRequest, opts ...grpc.CallOption) (*SelectBranchResponse, error)
 }
 
@@ -233,91 +276,134 @@ func (c *taskServiceClient) SelectBranch(ctx context.Context, in *SelectBranchRe
 // All implementations must embed UnimplementedTaskServiceServer
 // for forward compatibility.
 //
-// TaskService starts, reads and awaits the tasks of a session. A task is named
-// by its session and its id; an id of another session or tenant is NOT_FOUND,
-// and an id that is no UUID is INVALID_ARGUMENT.
+// TaskService starts, reads and waits for the tasks of a session. A task is named by its session
+// and its id.
+//
+// For every call: a session or task that does not exist, or belongs to another session or tenant,
+// is NOT_FOUND. An id that is not a UUID is INVALID_ARGUMENT. UNAVAILABLE means that the
+// orchestrator is stopping or has lost its database, and the outcome of the call may be unknown:
+// retry it at any orchestrator, with the same idempotency key if it takes one.
 type TaskServiceServer interface {
 	// SpawnTask starts a sub-agent below a task of the session.
 	//
-	// Idempotent with an idempotency_key: a repeat with the same key and request
-	// starts nothing and returns the same task as it is by then, a repeat with the same
-	// key and another request is ALREADY_EXISTS. Without a key every call starts a task.
-	// NOT_FOUND: no such session, parent, agent or model. INVALID_ARGUMENT: the agent may
-	// not run as a sub-agent, the prompt is empty, or the deadline has passed already (a
-	// repeat with a key still has its task). FAILED_PRECONDITION: the
-	// depth, width or total cap is reached, or the session is closed. PERMISSION_DENIED: the parent's permissions
-	// deny it.
-	// RESOURCE_EXHAUSTED: the prompt is over the bound of a message part, or too many
-	// tasks of the session are queued already. A concurrency cap never refuses; the
-	// task is queued.
+	// It returns the task at once. With wait, it returns when the run has ended or the wait is over.
+	// A concurrency cap never refuses a task: the task is queued.
+	//
+	// Idempotent with an idempotency_key. A retry with the same key and request starts nothing and
+	// returns the same task in its current state, even if the deadline has passed by then. The wait
+	// is not part of the comparison. Without a key every call starts a task.
+	//
+	//   - ALREADY_EXISTS: the key was used for another request.
+	//   - NOT_FOUND: the session, parent, agent or model does not exist.
+	//   - INVALID_ARGUMENT: the agent may not run as a sub-agent, the parent is a command, the prompt
+	//     is empty, the deadline has passed, or another field is out of its bounds.
+	//   - FAILED_PRECONDITION: the cap on depth, width or total tasks is reached, or the session is
+	//     closed.
+	//   - PERMISSION_DENIED: the parent's permissions deny it.
+	//   - RESOURCE_EXHAUSTED: the prompt is larger than a message part may be (1 MiB by default),
+	//     another field is too large, or too many tasks of the session are queued.
 	SpawnTask(context.Context, *SpawnTaskRequest) (*SpawnTaskResponse, error)
-	// GetTask reads one task. Read-only. NOT_FOUND: no such session or task.
+	// GetTask returns one task, with its result. Read-only.
+	//
+	//   - NOT_FOUND: the session or the task does not exist.
 	GetTask(context.Context, *GetTaskRequest) (*GetTaskResponse, error)
-	// ListTasks lists the tasks of a session, oldest first. A page may have fewer than
-	// page_size before the last one, since it ends at about 3 MiB. Read-only.
-	// NOT_FOUND: no such session or parent. INVALID_ARGUMENT: a foreign page token.
+	// ListTasks returns a page of the tasks of a session, oldest first. A page ends at about 3 MiB,
+	// so a page that is not the last may hold fewer tasks than page_size. Read-only.
+	//
+	//   - NOT_FOUND: the session or the parent does not exist.
+	//   - INVALID_ARGUMENT: page_size is negative, or page_token belongs to another list.
 	ListTasks(context.Context, *ListTasksRequest) (*ListTasksResponse, error)
-	// WaitTask waits until the task's current run has ended, or the timeout has
-	// passed, and returns the task as it then is, with its output: a timeout is not
-	// an error. The end of the run ends the wait at once.
-	// Read-only, so a retry is always safe. NOT_FOUND: no such session or task.
+	// WaitTask waits until the task's current run has ended or the timeout has passed. The end of the
+	// run ends the wait at once.
+	//
+	// It returns the task in its current state, with its output. A timeout is not an error: `ended`
+	// is false.
+	//
+	// Read-only, so a retry is always safe.
+	//
+	//   - NOT_FOUND: the session or the task does not exist.
+	//   - INVALID_ARGUMENT: the timeout is out of its bounds.
 	WaitTask(context.Context, *WaitTaskRequest) (*WaitTaskResponse, error)
-	// CancelTask ends the current run of a task and of all tasks below it. Model
-	// calls and tools under way are aborted, what waits is never started, and the
-	// parent's call is closed with what happened. The session stays open: for the
-	// root this ends the current turn, and a user's message that waits already
-	// starts the next one.
+	// CancelTask ends the current run of a task, and the runs of all tasks below it. Model calls and
+	// tools in progress are aborted, and queued tasks are never started. The parent's call is closed
+	// with the outcome.
 	//
-	// Idempotent with a run: once a later one has begun, nothing happens; until then a
-	// repeat also ends what was started below the task since. Without one, a
-	// repeat ends what is current then, such as the turn that a waiting message has started
-	// since. Runs that have ended stay as they are. NOT_FOUND: no such session or task.
-	// INVALID_ARGUMENT: the task has had no such run yet. FAILED_PRECONDITION: the session
-	// is closed.
+	// The session stays open. For the root or a branch this ends the current turn. A user message
+	// that waits already then starts the next one.
+	//
+	// It returns the task, and how many runs were ended. Runs that have ended already are not
+	// changed.
+	//
+	// Idempotent if `run` is set. Until a later run has begun, a retry also ends what was started
+	// below the task since then. After that, it changes nothing. If `run` is not set, a retry ends
+	// the run that is current then, for example a turn that a waiting message has started.
+	//
+	//   - NOT_FOUND: the session or the task does not exist.
+	//   - INVALID_ARGUMENT: the task has not had this run yet.
+	//   - FAILED_PRECONDITION: the session is closed.
 	CancelTask(context.Context, *CancelTaskRequest) (*CancelTaskResponse, error)
-	// BackgroundTask lets a parent go on that waits for a task: the parent's call is
-	// closed as launched, and the end of the task reaches it as a message. So does any
-	// other task go on that waits for it: what has resumed it while it was at work
-	// hears nothing of its end, and what reads its output has what there is.
+	// BackgroundTask moves a task to the background, so that its parent continues without it. The
+	// parent's call is closed as launched, and the parent gets the end of the task as a message.
+	// Other tasks that wait for this one continue as well:
 	//
-	// With commands it is the other way round: the task named goes on, and what it runs
-	// in the foreground with the tool bash goes on in the background, each command as a
-	// task of its own, without being started again. That takes a moment: the commands
-	// are tasks once their STARTED events are there.
+	//   - One that resumed it while it was running is not told of its end.
+	//   - One that reads its output gets the output so far.
 	//
-	// A task in the background stays there; a repeat lets go on who has begun to wait for
-	// it since. NOT_FOUND: no such session or task. FAILED_PRECONDITION: its run has ended, background work is switched off in
-	// the session, the session is closed, or it runs no command. INVALID_ARGUMENT: it is the root, or with
-	// commands a command itself.
+	// With `commands`, it moves the commands of a task instead. The named task continues, and each
+	// command that it runs in the foreground with the tool bash continues in the background as a task
+	// of its own, without a restart. This takes a moment: a command is a task once its STARTED event
+	// is there.
+	//
+	// It returns the task.
+	//
+	// Idempotent: a task in the background stays there. A retry also releases the tasks that have
+	// begun to wait for it since then.
+	//
+	//   - NOT_FOUND: the session or the task does not exist.
+	//   - FAILED_PRECONDITION: the run has ended, background work is switched off in the session, or
+	//     the session is closed. With `commands`: the task runs no command.
+	//   - INVALID_ARGUMENT: the task is the root or a branch. With `commands`: the task is a command.
 	BackgroundTask(context.Context, *BackgroundTaskRequest) (*BackgroundTaskResponse, error)
-	// GetTranscript streams the messages of a task, oldest first, and ends.
-	// Read-only; a retry may go on with after_ordinal. NOT_FOUND: no such session
-	// or task, also if the session is deleted meanwhile: what is streamed is never
-	// a part that looks like all.
+	// GetTranscript streams the messages of a task, oldest first, and ends after the last one that is
+	// stored. With include_inherited, inherited messages come first.
 	//
-	// A message is never cut: one of many large parts, such as a prompt with context or the
-	// results of many calls, makes a piece that large. gRPC itself refuses those over 4 MiB,
-	// unless the client raises that bound.
+	// A message is never split. A message with many large parts, for example a prompt with context or
+	// the results of many calls, makes a response of that size. gRPC clients refuse responses of more
+	// than 4 MiB unless their limit is raised.
+	//
+	// Read-only. A retry may continue with after_ordinal.
+	//
+	//   - NOT_FOUND: the session or the task does not exist, or the session was deleted during the
+	//     stream. So a stream that ends without an error is always complete.
 	GetTranscript(*GetTranscriptRequest, grpc.ServerStreamingServer[GetTranscriptResponse]) error
-	// CreateBranch lets a person go on from a message of a task in a conversation of
-	// its own; the task that it starts from stays as it is. A branch is like the
-	// root: SendMessage starts its next run, the end of a background child starts
-	// one too, it is at depth 0, and its end is told to nobody. From a message that
-	// calls tools the branch is cut before that message, since the results come
-	// after it.
+	// CreateBranch creates a branch: a new conversation that continues from a message of a task. That
+	// task is not changed. It returns the branch.
 	//
-	// Idempotent with an idempotency_key, as SpawnTask. NOT_FOUND: no such session
-	// or task, or the task has no such message of its own. INVALID_ARGUMENT: no
-	// message_id, a text without a visible character, both text and regenerate, the task
-	// is a command, or there is nothing to answer.
-	// FAILED_PRECONDITION: the total cap is reached, or the session is closed. RESOURCE_EXHAUSTED: the message
-	// is over the bound of a part, or too many tasks of the session are queued.
+	// A branch is like the root. It has depth 0, SendMessage starts its next run, and so does the end
+	// of one of its background children. No task is told of its end.
+	//
+	// A branch cannot continue from a message that calls tools, because the results come after that
+	// message. It starts before that message instead.
+	//
+	// Idempotent with an idempotency_key, as SpawnTask.
+	//
+	//   - ALREADY_EXISTS: the key was used for another request.
+	//   - NOT_FOUND: the session or the task does not exist, or the message is not one of the task's
+	//     own.
+	//   - INVALID_ARGUMENT: message_id is missing, the text has no visible character, both text and
+	//     regenerate are set, the task is a command, or there is nothing to answer.
+	//   - FAILED_PRECONDITION: the cap on total tasks is reached, or the session is closed.
+	//   - RESOURCE_EXHAUSTED: the text is larger than a message part may be, the description is too
+	//     large, or too many tasks of the session are queued.
 	CreateBranch(context.Context, *CreateBranchRequest) (*CreateBranchResponse, error)
-	// SelectBranch says which conversation SendMessage goes on with when it names no
-	// task: a branch, or the root again.
+	// SelectBranch selects the conversation that receives messages without a task_id: a branch, or
+	// the root. It returns that task.
 	//
-	// Idempotent. NOT_FOUND: no such session or task. INVALID_ARGUMENT: the task is
-	// a sub-agent. FAILED_PRECONDITION: the session is closed.
+	// Idempotent.
+	//
+	//   - NOT_FOUND: the session or the task does not exist.
+	//   - INVALID_ARGUMENT: the task is a sub-agent.
+	//   - FAILED_PRECONDITION: the session is closed.
 	SelectBranch(context.Context, *SelectBranchRequest) (*SelectBranchResponse, error)
 	mustEmbedUnimplementedTaskServiceServer()
 }

@@ -23,18 +23,17 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// RefusedCause says why a claim was not granted.
+// RefusedCause is the cause of a refusal.
 type RefusedCause int32
 
 const (
-	// Not known.
+	// Unknown.
 	RefusedCause_REFUSED_CAUSE_UNSPECIFIED RefusedCause = 0
-	// Nothing to do any more: the run is with another worker, has ended, or the
-	// hint was old.
+	// Nothing is left to do: another worker has the run, the run has ended, or the hint is outdated.
 	RefusedCause_REFUSED_CAUSE_STALE RefusedCause = 1
-	// The session runs as many tasks as it may; a hint comes again later.
+	// The session runs as many tasks as it may. A hint comes again later.
 	RefusedCause_REFUSED_CAUSE_CAPPED RefusedCause = 2
-	// The orchestrator does not speak the worker's protocol version.
+	// The orchestrator does not support the worker's protocol version.
 	RefusedCause_REFUSED_CAUSE_PROTOCOL RefusedCause = 3
 )
 
@@ -81,7 +80,7 @@ func (RefusedCause) EnumDescriptor() ([]byte, []int) {
 	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{0}
 }
 
-// CallState is how far a call has come.
+// CallState is the state of a call.
 type CallState int32
 
 const (
@@ -89,9 +88,9 @@ const (
 	CallState_CALL_STATE_UNSPECIFIED CallState = 0
 	// Nothing has been done for it.
 	CallState_CALL_STATE_OPEN CallState = 1
-	// A tool that may not run twice was about to run: the outcome is unknown.
+	// A tool that may not run twice was about to run, so the outcome is unknown.
 	CallState_CALL_STATE_STARTED CallState = 2
-	// It waits for a child, or for a task's output.
+	// It waits for a child, or for the output of a task.
 	CallState_CALL_STATE_WAITING CallState = 3
 	// It has its result.
 	CallState_CALL_STATE_CLOSED CallState = 4
@@ -150,17 +149,16 @@ func (CallState) EnumDescriptor() ([]byte, []int) {
 	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{1}
 }
 
-// JoinPolicy says what the end of a child means for the other children that the
-// same message asked for.
+// JoinPolicy says what the end of a child means for the other children of the same message.
 type JoinPolicy int32
 
 const (
-	// As ALL.
+	// Same as ALL.
 	JoinPolicy_JOIN_POLICY_UNSPECIFIED JoinPolicy = 0
-	// Nothing: each call waits for its own child.
+	// Nothing. Each call waits for its own child.
 	JoinPolicy_JOIN_POLICY_ALL JoinPolicy = 1
-	// The first that complete win, as many as join_need says; the others of the message
-	// with this policy are cancelled.
+	// When the first children have completed, as many as join_need, the others of the message with
+	// this policy are cancelled.
 	JoinPolicy_JOIN_POLICY_ANY JoinPolicy = 2
 )
 
@@ -205,13 +203,13 @@ func (JoinPolicy) EnumDescriptor() ([]byte, []int) {
 	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{2}
 }
 
-// WorkRequest is what a worker says.
+// WorkRequest is a message from a worker.
 type WorkRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Counts the requests of an attempt: 0 is the claim, then 1, 2, 3 and so on.
-	// Hello, Delta, Reattach and Heartbeat have none.
+	// The number of the request in its attempt: 0 for the claim, then 1, 2, 3 and so on. Hello,
+	// Delta, Reattach and Heartbeat have none.
 	Seq int64 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
-	// What it says.
+	// The content of the request.
 	//
 	// Types that are valid to be assigned to Kind:
 	//
@@ -236,14 +234,14 @@ type WorkRequest struct {
 	//	*WorkRequest_StandDown
 	//	*WorkRequest_StandBy
 	Kind isWorkRequest_Kind `protobuf_oneof:"kind"`
-	// With Park, End and StopHooks: if that gives the slot back, it takes the run that is
-	// next, of this session or of another one. Unset if the slot has something else to do.
+	// With Park, End and StopHooks: if the request frees the slot, the slot takes the next run, of
+	// this or another session. Unset if the slot has something else to do.
 	Takes *Takes `protobuf:"bytes,23,opt,name=takes,proto3" json:"takes,omitempty"`
-	// Whether the next request of the attempt follows at once, which it has to then: they
-	// are stored together.
+	// Whether the next request of the attempt follows immediately, as it then must. The requests are
+	// stored together.
 	More bool `protobuf:"varint,24,opt,name=more,proto3" json:"more,omitempty"`
-	// A piece of the answer under way that is to be shown before, as if Delta had come before
-	// the request; for a replica with the feature "joined". It is not sent again.
+	// A piece of the answer to show before this request, as if Delta had come first. For a replica
+	// with the feature "joined". It is left out when the request is sent again.
 	Shows         *TextDelta `protobuf:"bytes,27,opt,name=shows,proto3" json:"shows,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -499,104 +497,104 @@ type isWorkRequest_Kind interface {
 }
 
 type WorkRequest_Claim struct {
-	// Take a run.
+	// Claims a run.
 	Claim *Claim `protobuf:"bytes,2,opt,name=claim,proto3,oneof"`
 }
 
 type WorkRequest_Append struct {
-	// Store an assistant message that calls tools; this opens the calls.
+	// Stores an assistant message that calls tools, which opens the calls.
 	Append *Append `protobuf:"bytes,3,opt,name=append,proto3,oneof"`
 }
 
 type WorkRequest_CallStarted struct {
-	// Store that a tool which may not run twice is about to run.
+	// Stores that a tool which may not run twice is about to run.
 	CallStarted *CallStarted `protobuf:"bytes,4,opt,name=call_started,json=callStarted,proto3,oneof"`
 }
 
 type WorkRequest_CallClose struct {
-	// Store the result of a call.
+	// Stores the result of a call.
 	CallClose *CallClose `protobuf:"bytes,5,opt,name=call_close,json=callClose,proto3,oneof"`
 }
 
 type WorkRequest_Spawn struct {
-	// Start the children that the calls of one message ask for.
+	// Starts the children that the calls of one message ask for.
 	Spawn *Spawn `protobuf:"bytes,6,opt,name=spawn,proto3,oneof"`
 }
 
 type WorkRequest_WaitFor struct {
-	// Leave a call open until a task below has output.
+	// Leaves a call open until a task below has output.
 	WaitFor *WaitFor `protobuf:"bytes,7,opt,name=wait_for,json=waitFor,proto3,oneof"`
 }
 
 type WorkRequest_Park struct {
-	// Nothing is left to do until the open calls are closed.
+	// Parks the run: nothing is left to do until its open calls are closed.
 	Park *Park `protobuf:"bytes,8,opt,name=park,proto3,oneof"`
 }
 
 type WorkRequest_Progress struct {
-	// Tell what the run is doing.
+	// Reports what the run is doing.
 	Progress *Progress `protobuf:"bytes,9,opt,name=progress,proto3,oneof"`
 }
 
 type WorkRequest_End struct {
-	// End the run.
+	// Ends the run.
 	End *End `protobuf:"bytes,10,opt,name=end,proto3,oneof"`
 }
 
 type WorkRequest_Delta struct {
-	// Show a piece of the answer under way; not stored, not answered.
+	// Shows a piece of the answer that the model is writing. Not stored, not answered.
 	Delta *TextDelta `protobuf:"bytes,11,opt,name=delta,proto3,oneof"`
 }
 
 type WorkRequest_Reattach struct {
-	// Go on with an attempt whose stream broke.
+	// Continues an attempt whose stream broke.
 	Reattach *Reattach `protobuf:"bytes,12,opt,name=reattach,proto3,oneof"`
 }
 
 type WorkRequest_Heartbeat struct {
-	// The worker is there; not stored, not answered.
+	// Says that the worker is alive. Not stored, not answered.
 	Heartbeat *Heartbeat `protobuf:"bytes,13,opt,name=heartbeat,proto3,oneof"`
 }
 
 type WorkRequest_Ask struct {
-	// Ask whether a call may run.
+	// Asks whether a call may run.
 	Ask *Ask `protobuf:"bytes,14,opt,name=ask,proto3,oneof"`
 }
 
 type WorkRequest_Compact struct {
-	// Store a summary in the place of the older part of the transcript.
+	// Stores a summary that replaces the older part of the transcript for the model.
 	Compact *Compact `protobuf:"bytes,16,opt,name=compact,proto3,oneof"`
 }
 
 type WorkRequest_StartHooks struct {
-	// Store what the hooks on the start of the run have come to.
+	// Stores the outcome of the hooks on the start of the run.
 	StartHooks *StartHooks `protobuf:"bytes,20,opt,name=start_hooks,json=startHooks,proto3,oneof"`
 }
 
 type WorkRequest_StopHooks struct {
-	// End the run with an answer, unless the hooks on its stop object.
+	// Ends the run with an answer, unless the hooks on its stop object.
 	StopHooks *StopHooks `protobuf:"bytes,21,opt,name=stop_hooks,json=stopHooks,proto3,oneof"`
 }
 
 type WorkRequest_CommandEnd struct {
-	// End the run of a command.
+	// Ends the run of a command.
 	CommandEnd *CommandEnd `protobuf:"bytes,22,opt,name=command_end,json=commandEnd,proto3,oneof"`
 }
 
 type WorkRequest_Hello struct {
-	// Say whose stream it is, before all else; not stored, not answered.
+	// Says which worker has the stream. Sent before all else. Not stored, not answered.
 	Hello *Hello `protobuf:"bytes,25,opt,name=hello,proto3,oneof"`
 }
 
 type WorkRequest_StandDown struct {
-	// Stand by no longer; not stored. StoodDown is the answer, unless it is on its way.
+	// Stops standing by. Not stored. The answer is StoodDown, unless that has been sent already.
 	StandDown *StandDown `protobuf:"bytes,26,opt,name=stand_down,json=standDown,proto3,oneof"`
 }
 
 type WorkRequest_StandBy struct {
-	// Take whatever run becomes ready next: a claim that names none, of a slot that has none, for
-	// a replica with the feature "standby". StoodDown is the answer, at once and without a run if
-	// the slot may not stand by.
+	// Offers to stand by: a claim of whatever run becomes ready next, without naming one. It is for
+	// a slot without a run, and a replica with the feature "standby". The answer is StoodDown, at
+	// once and without a run if the slot may not stand by.
 	StandBy *Claim `protobuf:"bytes,28,opt,name=stand_by,json=standBy,proto3,oneof"`
 }
 
@@ -645,10 +643,10 @@ type Takes struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// As in Claim.
 	Nonce uint64 `protobuf:"fixed64,1,opt,name=nonce,proto3" json:"nonce,omitempty"`
-	// A task of which the worker still has the beginning of the transcript; empty if it
-	// has that of none that may be next.
+	// The id of a task that may be next and for which the worker still has the beginning of the
+	// transcript. Empty if there is none.
 	HeldTaskId string `protobuf:"bytes,2,opt,name=held_task_id,json=heldTaskId,proto3" json:"held_task_id,omitempty"`
-	// What it has of it.
+	// The part of that transcript that the worker has.
 	Held *TranscriptHeld `protobuf:"bytes,3,opt,name=held,proto3" json:"held,omitempty"`
 	// Whether the slot may stand by if there is no run for it yet.
 	StandBy       bool `protobuf:"varint,4,opt,name=stand_by,json=standBy,proto3" json:"stand_by,omitempty"`
@@ -714,7 +712,7 @@ func (x *Takes) GetStandBy() bool {
 	return false
 }
 
-// StandDown has a slot that stands by do so no longer: it is about to do something else.
+// StandDown makes a slot stop standing by, because it is about to do something else.
 type StandDown struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -751,9 +749,9 @@ func (*StandDown) Descriptor() ([]byte, []int) {
 	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{2}
 }
 
-// StoodDown says that a slot stands by no longer: with a run, if WorkResponse.given is set,
-// and otherwise without one. It comes once for each time that a slot stands by, unless the
-// stream ends before; then Reattach.takes_nonce tells whether there was a run.
+// StoodDown says that a slot no longer stands by. It has a run if WorkResponse.given is set, and
+// none otherwise. It comes once each time a slot stands by, unless the stream ends first. Then
+// Reattach.takes_nonce finds out whether there was a run.
 type StoodDown struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -790,12 +788,12 @@ func (*StoodDown) Descriptor() ([]byte, []int) {
 	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{3}
 }
 
-// WorkResponse is what the orchestrator says.
+// WorkResponse is a message from an orchestrator.
 type WorkResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The seq of the request that it answers; 0 for what answers none of those.
+	// The seq of the request that it answers. 0 if it answers none of those.
 	Seq int64 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
-	// What it says.
+	// The content of the response.
 	//
 	// Types that are valid to be assigned to Kind:
 	//
@@ -813,20 +811,26 @@ type WorkResponse struct {
 	//	*WorkResponse_Drain
 	//	*WorkResponse_StoodDown
 	Kind isWorkResponse_Kind `protobuf_oneof:"kind"`
-	// With Parked and Ended: the slot has another run in the place of the last one, as
-	// the request has offered. Its assignment and its transcript follow, as if it had been
-	// claimed; who does not get them claims it. With StoodDown: the same, some time later.
-	// With Refused, in answer to Reattach: the same, of an end, or of a StoodDown, of which the
-	// worker has not heard; the run is to be claimed.
+	// A run that the slot has got without a Claim.
+	//
+	//   - With Parked and Ended: the run replaces the last one, as the request offered. Its
+	//     assignment and transcript follow, as after a claim. A worker that does not receive them
+	//     claims the run.
+	//   - With StoodDown: the same, after the slot stood by.
+	//   - With Refused in answer to Reattach: the slot got the run with an end or a StoodDown that
+	//     the worker did not receive. The worker claims the run.
 	Given *GivenRun `protobuf:"bytes,13,opt,name=given,proto3" json:"given,omitempty"`
-	// With Parked and Ended, of a request that has offered it: there is no run for the slot
-	// yet, and it stands by. The next one that becomes ready is claimed for it with the nonce
-	// that was offered, in the transaction that makes it ready, and comes with StoodDown.
-	// Until then the slot takes no hints.
+	// With Parked and Ended, if the request offered it: there is no run for the slot yet, and it
+	// stands by.
+	//
+	// The next run that becomes ready is claimed for it, with the nonce that was offered and in the
+	// transaction that makes the run ready, and comes with StoodDown. Until then the slot takes no
+	// hints.
 	StandsBy bool `protobuf:"varint,16,opt,name=stands_by,json=standsBy,proto3" json:"stands_by,omitempty"`
-	// What comes right after it, in order, each as if it were a message of its own: most of what
-	// a small message costs is not its content. Only for a worker with the feature "joined", and
-	// none of these has others.
+	// The responses that follow this one, in order. Each is handled like a message of its own. This
+	// saves most of the cost of small messages.
+	//
+	// Set only for a worker with the feature "joined". These responses have no followed_by.
 	FollowedBy    []*WorkResponse `protobuf:"bytes,17,rep,name=followed_by,json=followedBy,proto3" json:"followed_by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1034,7 +1038,7 @@ type WorkResponse_Transcript struct {
 }
 
 type WorkResponse_Refused struct {
-	// The claim was not granted.
+	// The claim or the reattachment was not granted.
 	Refused *Refused `protobuf:"bytes,5,opt,name=refused,proto3,oneof"`
 }
 
@@ -1044,42 +1048,42 @@ type WorkResponse_Ack struct {
 }
 
 type WorkResponse_Parked struct {
-	// The run is parked; the slot is free.
+	// The run is parked. The slot is free.
 	Parked *Parked `protobuf:"bytes,7,opt,name=parked,proto3,oneof"`
 }
 
 type WorkResponse_Ended struct {
-	// The run has ended; the slot is free.
+	// The run has ended. The slot is free.
 	Ended *Ended `protobuf:"bytes,8,opt,name=ended,proto3,oneof"`
 }
 
 type WorkResponse_Lost struct {
-	// The attempt is over; drop everything. The slot is free.
+	// The attempt is over, and the worker drops it. The slot is free.
 	Lost *Lost `protobuf:"bytes,9,opt,name=lost,proto3,oneof"`
 }
 
 type WorkResponse_Reattached struct {
-	// The attempt goes on over this stream.
+	// The attempt continues over this stream.
 	Reattached *Reattached `protobuf:"bytes,10,opt,name=reattached,proto3,oneof"`
 }
 
 type WorkResponse_Heartbeat struct {
-	// The orchestrator is there.
+	// The orchestrator is alive.
 	Heartbeat *Heartbeat `protobuf:"bytes,11,opt,name=heartbeat,proto3,oneof"`
 }
 
 type WorkResponse_BackgroundCommands struct {
-	// Let commands go on in the background; it answers nothing.
+	// Asks the worker to let commands continue in the background. It answers no request.
 	BackgroundCommands *BackgroundCommands `protobuf:"bytes,12,opt,name=background_commands,json=backgroundCommands,proto3,oneof"`
 }
 
 type WorkResponse_Drain struct {
-	// Take no run any more; it answers nothing. Only who has said Hello hears it.
+	// Asks the worker to take no more runs. It answers no request, and is sent only after Hello.
 	Drain *Drain `protobuf:"bytes,14,opt,name=drain,proto3,oneof"`
 }
 
 type WorkResponse_StoodDown struct {
-	// The slot stands by no longer.
+	// The slot no longer stands by.
 	StoodDown *StoodDown `protobuf:"bytes,15,opt,name=stood_down,json=stoodDown,proto3,oneof"`
 }
 
@@ -1109,14 +1113,14 @@ func (*WorkResponse_Drain) isWorkResponse_Kind() {}
 
 func (*WorkResponse_StoodDown) isWorkResponse_Kind() {}
 
-// GivenRun is a run that a slot has got with the end of the last one.
+// GivenRun is a run that a slot has got without claiming it.
 type GivenRun struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The session.
+	// The id of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// The task.
+	// The id of the task.
 	TaskId string `protobuf:"bytes,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
-	// The delivery. With the nonce that was offered it is the token of the attempt.
+	// The epoch of the attempt. With the nonce that was offered it is the token of the attempt.
 	Epoch         int64 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1176,21 +1180,27 @@ func (x *GivenRun) GetEpoch() int64 {
 // Welcome opens a stream.
 type Welcome struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The installation, which the names of dispatch streams carry.
+	// The id of the installation. The names of dispatch streams contain it.
 	InstallationId string `protobuf:"bytes,1,opt,name=installation_id,json=installationId,proto3" json:"installation_id,omitempty"`
-	// The replica at the other end.
+	// The id of the replica.
 	ReplicaId string `protobuf:"bytes,2,opt,name=replica_id,json=replicaId,proto3" json:"replica_id,omitempty"`
-	// The highest protocol version that the replica speaks.
+	// The highest protocol version that the replica supports.
 	Protocol int32 `protobuf:"varint,3,opt,name=protocol,proto3" json:"protocol,omitempty"`
 	// How many requests may be without an answer.
 	Window int32 `protobuf:"varint,4,opt,name=window,proto3" json:"window,omitempty"`
-	// The lowest protocol version that the replica speaks.
+	// The lowest protocol version that the replica supports.
 	OldestProtocol int32 `protobuf:"varint,5,opt,name=oldest_protocol,json=oldestProtocol,proto3" json:"oldest_protocol,omitempty"`
-	// What the replica can do beyond the protocol version: "reattach",
-	// "heartbeat", "commands" (that are tasks), "policy", "workspaces", "joined", "standby". Others
-	// are to be ignored.
+	// What the replica supports beyond the protocol version. Workers ignore unknown features.
+	//
+	//   - "reattach": an attempt may continue over another stream.
+	//   - "heartbeat": both sides send heartbeats.
+	//   - "commands": commands in the background are tasks.
+	//   - "policy": the worker judges calls by permissions before it runs them.
+	//   - "workspaces": sessions may have different workspaces.
+	//   - "joined": one message may carry several.
+	//   - "standby": a slot without a run may stand by.
 	Features []string `protobuf:"bytes,6,rep,name=features,proto3" json:"features,omitempty"`
-	// How long after a stream broke its attempt may be gone on with.
+	// How long after a stream broke its attempt may continue over another one.
 	Grace         *durationpb.Duration `protobuf:"bytes,7,opt,name=grace,proto3" json:"grace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1275,19 +1285,18 @@ func (x *Welcome) GetGrace() *durationpb.Duration {
 	return nil
 }
 
-// Hello says whose stream it is.
+// Hello says which worker has the stream.
 type Hello struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The worker, as in Claim.
+	// The id of the worker, as in Claim.
 	WorkerId string `protobuf:"bytes,1,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
 	// The pool whose runs it takes.
 	Pool string `protobuf:"bytes,2,opt,name=pool,proto3" json:"pool,omitempty"`
-	// How many runs it can carry at once.
+	// The number of runs that it can hold at once.
 	Slots int32 `protobuf:"varint,3,opt,name=slots,proto3" json:"slots,omitempty"`
-	// What it was built from; empty if that is not known.
+	// The version of its build. Empty if unknown.
 	Version string `protobuf:"bytes,4,opt,name=version,proto3" json:"version,omitempty"`
-	// When it began. Of a worker whose process has ended and that has begun again under
-	// the same id it is another time.
+	// When its process started. A process that was started again under the same id has another time.
 	StartTime     *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1358,8 +1367,8 @@ func (x *Hello) GetStartTime() *timestamppb.Timestamp {
 	return nil
 }
 
-// Drain has the worker claim no run any more, and take none with the end of another.
-// It goes on with those that it has, and ends when it has none. It may come again.
+// Drain makes the worker stop claiming runs, and stop taking a run with the end of another. It
+// finishes the runs that it has, and then ends. Drain may come more than once.
 type Drain struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1396,28 +1405,28 @@ func (*Drain) Descriptor() ([]byte, []int) {
 	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{8}
 }
 
-// Reattach goes on with an attempt over this stream.
+// Reattach continues an attempt over this stream.
 type Reattach struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The session. Empty, as the task, if the slot stands by with stand_by: it goes on with
-	// nothing, and asks what it was given meanwhile.
+	// The id of the session. Empty, like task_id, for a slot that stands by after stand_by: it
+	// continues nothing, and asks which run it has got meanwhile.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// The task.
+	// The id of the task.
 	TaskId string `protobuf:"bytes,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
-	// The delivery.
+	// The epoch of the attempt.
 	Epoch int64 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
-	// The number that the claim chose.
+	// The nonce of the claim.
 	Nonce uint64 `protobuf:"fixed64,4,opt,name=nonce,proto3" json:"nonce,omitempty"`
-	// The ordinal of the last message of the transcript that the worker knows.
+	// The ordinal of the last message of the transcript that the worker has.
 	KnownOrdinal int32 `protobuf:"varint,5,opt,name=known_ordinal,json=knownOrdinal,proto3" json:"known_ordinal,omitempty"`
-	// What the worker can do beyond the protocol version, as in Welcome.
+	// What the worker supports beyond the protocol version, as in Claim.
 	Features []string `protobuf:"bytes,6,rep,name=features,proto3" json:"features,omitempty"`
-	// Who goes on.
+	// The id of the worker.
 	WorkerId string `protobuf:"bytes,7,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
 	// As in Claim.
 	AlivePort uint32 `protobuf:"varint,8,opt,name=alive_port,json=alivePort,proto3" json:"alive_port,omitempty"`
-	// The nonce of WorkRequest.takes of a request that has no answer, or with which the slot
-	// stands by; 0: of none.
+	// The nonce of WorkRequest.takes of a request without an answer, or the nonce with which the slot
+	// stands by. 0 if there is none.
 	TakesNonce    uint64 `protobuf:"fixed64,9,opt,name=takes_nonce,json=takesNonce,proto3" json:"takes_nonce,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1516,10 +1525,10 @@ func (x *Reattach) GetTakesNonce() uint64 {
 	return 0
 }
 
-// Reattached says that the attempt goes on over this stream.
+// Reattached says that the attempt continues over this stream.
 type Reattached struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The last request that was stored.
+	// The seq of the last request that was stored.
 	LastSeq       int64 `protobuf:"varint,1,opt,name=last_seq,json=lastSeq,proto3" json:"last_seq,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1562,7 +1571,7 @@ func (x *Reattached) GetLastSeq() int64 {
 	return 0
 }
 
-// Heartbeat says that its sender is there.
+// Heartbeat says that its sender is alive.
 type Heartbeat struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1602,30 +1611,31 @@ func (*Heartbeat) Descriptor() ([]byte, []int) {
 // Claim takes a run.
 type Claim struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The session.
+	// The id of the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// The task.
+	// The id of the task.
 	TaskId string `protobuf:"bytes,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
-	// The delivery that the hint named.
+	// The epoch that the hint named.
 	Epoch int64 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
-	// A random number of the worker's choice. With the epoch it is the token of
-	// the attempt.
+	// A random number that the worker chooses. With the epoch it is the token of the attempt.
 	Nonce uint64 `protobuf:"fixed64,4,opt,name=nonce,proto3" json:"nonce,omitempty"`
-	// Who claims.
+	// The id of the worker.
 	WorkerId string `protobuf:"bytes,5,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
-	// The protocol version that is spoken: of those that both sides know, the highest.
+	// The protocol version to use: the highest one that both sides support.
 	Protocol int32 `protobuf:"varint,6,opt,name=protocol,proto3" json:"protocol,omitempty"`
-	// What the worker can do beyond the protocol version, as in Welcome; "given": it sends
-	// Reattach.takes_nonce.
+	// What the worker supports beyond the protocol version: the features in Welcome except "standby",
+	// and "given" if it sends Reattach.takes_nonce.
 	Features []string `protobuf:"bytes,7,rep,name=features,proto3" json:"features,omitempty"`
-	// The TCP port at which the worker tells whoever connects that it is alive, on the
-	// host that the stream comes from: it writes the line "coppice worker " and
-	// worker_id, and closes the connection. An orchestrator that once heard it there may
-	// take a refused connection, or the line of another worker, for the end of the
-	// process, and give its runs away before the grace is over. 0 means nowhere.
+	// A TCP port of the worker, on the host that the stream comes from, that shows whether its
+	// process is alive. The worker writes the line "coppice worker " followed by worker_id to each
+	// connection, and closes it.
+	//
+	// An orchestrator that has read this line once may treat a refused connection, or the line of
+	// another worker, as the end of the process. It then gives the worker's runs away before the
+	// grace period is over. 0 means that there is no such port.
 	AlivePort uint32 `protobuf:"varint,8,opt,name=alive_port,json=alivePort,proto3" json:"alive_port,omitempty"`
-	// What the worker still has of the transcript, since it has carried a run of the task
-	// before; unset if it has nothing.
+	// What the worker still has of the transcript from an earlier run of the task. Unset if it has
+	// nothing.
 	Held          *TranscriptHeld `protobuf:"bytes,9,opt,name=held,proto3" json:"held,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1727,7 +1737,7 @@ func (x *Claim) GetHeld() *TranscriptHeld {
 // TranscriptHeld is the beginning of a transcript that a worker still has.
 type TranscriptHeld struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How many messages.
+	// The number of messages.
 	Messages int32 `protobuf:"varint,1,opt,name=messages,proto3" json:"messages,omitempty"`
 	// The id of the first of them.
 	FirstId string `protobuf:"bytes,2,opt,name=first_id,json=firstId,proto3" json:"first_id,omitempty"`
@@ -1788,10 +1798,10 @@ func (x *TranscriptHeld) GetLastId() string {
 	return ""
 }
 
-// Refused says why a claim was not granted.
+// Refused says why a claim or a reattachment was not granted.
 type Refused struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Why.
+	// The cause.
 	Cause         RefusedCause `protobuf:"varint,1,opt,name=cause,proto3,enum=coppice.v1.RefusedCause" json:"cause,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1834,51 +1844,50 @@ func (x *Refused) GetCause() RefusedCause {
 	return RefusedCause_REFUSED_CAUSE_UNSPECIFIED
 }
 
-// Assignment is a run and all that is needed to go on with it.
+// Assignment is a run, with everything that is needed to continue it.
 type Assignment struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The task.
 	Task *Task `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
 	// The definition that the task started with: Markdown with front matter.
 	AgentDefinition []byte `protobuf:"bytes,2,opt,name=agent_definition,json=agentDefinition,proto3" json:"agent_definition,omitempty"`
-	// The agents that it may spawn.
+	// The agents that the task may spawn.
 	Spawnable []*SpawnableAgent `protobuf:"bytes,3,rep,name=spawnable,proto3" json:"spawnable,omitempty"`
-	// The most model calls that the run may make.
+	// The maximum number of model calls of the run.
 	MaxIterations int32 `protobuf:"varint,4,opt,name=max_iterations,json=maxIterations,proto3" json:"max_iterations,omitempty"`
-	// The bound of one message part in bytes.
+	// The maximum size of a message part in bytes.
 	MaxPartBytes int32 `protobuf:"varint,5,opt,name=max_part_bytes,json=maxPartBytes,proto3" json:"max_part_bytes,omitempty"`
-	// The calls of the transcript's last assistant message that are still open.
+	// The calls of the last assistant message in the transcript that are still open.
 	OpenCalls []*OpenCall `protobuf:"bytes,6,rep,name=open_calls,json=openCalls,proto3" json:"open_calls,omitempty"`
 	// What the run may do: a list of layers, as JSON. Empty means the mode default.
 	Authority string `protobuf:"bytes,10,opt,name=authority,proto3" json:"authority,omitempty"`
-	// Who outside the run is on behalf of; it may not use tools that are internal.
-	// Empty means nobody.
+	// The external system on whose behalf the run is. If set, the run may not use internal tools.
+	// Empty means none.
 	Source string `protobuf:"bytes,11,opt,name=source,proto3" json:"source,omitempty"`
-	// Whether background work is switched off: what the model asks to run in the
-	// background is to be asked for in the foreground.
+	// Whether background work is switched off: the worker then requests work in the foreground that
+	// the model asks to run in the background.
 	NoBackground bool `protobuf:"varint,15,opt,name=no_background,json=noBackground,proto3" json:"no_background,omitempty"`
-	// Whether the orchestrator takes Compact.
+	// Whether the orchestrator supports Compact.
 	TakesCompact bool `protobuf:"varint,12,opt,name=takes_compact,json=takesCompact,proto3" json:"takes_compact,omitempty"`
-	// Whether the orchestrator takes commands as children, and ends tasks for WaitFor.
+	// Whether the orchestrator supports commands as children, and WaitFor.stop.
 	TakesCommands bool `protobuf:"varint,18,opt,name=takes_commands,json=takesCommands,proto3" json:"takes_commands,omitempty"`
-	// How far hooks have come in the run; unset if it is none of a sub-agent, or if
-	// the orchestrator stores no hooks.
+	// The progress of hooks in the run. Unset if the task is not a sub-agent, or if the orchestrator
+	// does not store hooks.
 	Hooks *HookState `protobuf:"bytes,17,opt,name=hooks,proto3" json:"hooks,omitempty"`
-	// The span of the run, as a W3C traceparent: what the worker does hangs below it.
-	// Empty if nobody traces.
+	// The span of the run, as a W3C traceparent: the parent of the worker's spans. Empty without
+	// tracing.
 	TraceParent string `protobuf:"bytes,19,opt,name=trace_parent,json=traceParent,proto3" json:"trace_parent,omitempty"`
-	// The directory that the session shares with others; empty means its own.
+	// The directory that the session shares with others. Empty means its own.
 	Workspace string `protobuf:"bytes,20,opt,name=workspace,proto3" json:"workspace,omitempty"`
-	// The tasks in whose git worktrees the run works, each worktree below the one
-	// before. None means the session's directory.
+	// The ids of the tasks in whose git worktrees the run works, each worktree below the one before.
+	// Empty means the directory of the session.
 	WorktreeTaskIds []string `protobuf:"bytes,21,rep,name=worktree_task_ids,json=worktreeTaskIds,proto3" json:"worktree_task_ids,omitempty"`
-	// How many messages at the beginning of the transcript are not sent, since they are
-	// those that the claim says the worker still has: all of them, or none.
+	// The number of messages at the beginning of the transcript that are not sent, because the worker
+	// still has them (Claim.held): all of those, or 0.
 	HeldMessages int32 `protobuf:"varint,22,opt,name=held_messages,json=heldMessages,proto3" json:"held_messages,omitempty"`
-	// How the session's budget is spent; empty if it is not. As in Boundary.
+	// How the session's budget is spent. Empty if it is not spent. As in Boundary.
 	BudgetSpent string `protobuf:"bytes,23,opt,name=budget_spent,json=budgetSpent,proto3" json:"budget_spent,omitempty"`
-	// Whether the orchestrator takes what is left apart from an answer, which is to end with it
-	// otherwise.
+	// Whether the orchestrator supports End.left. If not, the answer must end with that line.
 	TakesLeft     bool `protobuf:"varint,24,opt,name=takes_left,json=takesLeft,proto3" json:"takes_left,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2040,13 +2049,13 @@ func (x *Assignment) GetTakesLeft() bool {
 	return false
 }
 
-// HookState is how far hooks have come in a run.
+// HookState is the progress of hooks in a run.
 type HookState struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Whether the hooks on its start have to be run: their outcome is not stored, and
-	// the model was not called yet.
+	// Whether the hooks on its start must run: their outcome is not stored, and no model call was
+	// made.
 	Start bool `protobuf:"varint,1,opt,name=start,proto3" json:"start,omitempty"`
-	// How often the hooks on its stop have made it go on.
+	// How many times the hooks on its stop have made it continue.
 	WentOn        int32 `protobuf:"varint,2,opt,name=went_on,json=wentOn,proto3" json:"went_on,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2096,12 +2105,12 @@ func (x *HookState) GetWentOn() int32 {
 	return 0
 }
 
-// StartHooks stores what the hooks on the start of a sub-agent's run have come to,
-// once a run and before its first model call. The answer is Ack with a boundary:
-// what the hooks gave the model is a message there.
+// StartHooks stores the outcome of the hooks on the start of a sub-agent's run. It is sent once for
+// a run, before the first model call. The answer is Ack with a boundary, which contains what the
+// hooks said for the model as a message.
 type StartHooks struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The hooks in the order in which they were asked.
+	// The hooks, in the order in which they were called.
 	Ran           []*HookReport `protobuf:"bytes,1,rep,name=ran,proto3" json:"ran,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2144,14 +2153,13 @@ func (x *StartHooks) GetRan() []*HookReport {
 	return nil
 }
 
-// StopHooks is End with an answer that hooks have looked at. If one of them blocks,
-// the answer is Ack with a boundary, as often as a run may be made to go on;
-// otherwise it is that of End.
+// StopHooks is End with an answer that hooks have checked. If a hook blocks, the answer is Ack with
+// a boundary, as often as hooks may make a run continue. Otherwise the answer is that of End.
 type StopHooks struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The model's answer.
 	Answer *Message `protobuf:"bytes,1,opt,name=answer,proto3" json:"answer,omitempty"`
-	// The hooks in the order in which they were asked.
+	// The hooks, in the order in which they were called.
 	Ran []*HookReport `protobuf:"bytes,2,rep,name=ran,proto3" json:"ran,omitempty"`
 	// As in End.
 	Left          string `protobuf:"bytes,3,opt,name=left,proto3" json:"left,omitempty"`
@@ -2210,13 +2218,13 @@ func (x *StopHooks) GetLeft() string {
 	return ""
 }
 
-// HookReport is one run of a hook.
+// HookReport is the outcome of one hook.
 type HookReport struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What there is to say to watchers.
+	// The part for the event that watchers see.
 	Ran *HookRan `protobuf:"bytes,1,opt,name=ran,proto3" json:"ran,omitempty"`
-	// What it said for the model: the context that a hook on the start gives, or why
-	// a hook on the stop objects.
+	// The part for the model: the context from a hook on the start, or the reason why a hook on the
+	// stop objects.
 	Output        string `protobuf:"bytes,2,opt,name=output,proto3" json:"output,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2269,7 +2277,7 @@ func (x *HookReport) GetOutput() string {
 // SpawnableAgent is an agent that a task may spawn.
 type SpawnableAgent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its name.
+	// The name.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// What it does and when to use it.
 	Description string `protobuf:"bytes,2,opt,name=description,proto3" json:"description,omitempty"`
@@ -2335,7 +2343,7 @@ type OpenCall struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The index of its block, counted from 0.
 	Block int32 `protobuf:"varint,1,opt,name=block,proto3" json:"block,omitempty"`
-	// How far it has come.
+	// The state of the call.
 	State         CallState `protobuf:"varint,2,opt,name=state,proto3,enum=coppice.v1.CallState" json:"state,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2388,9 +2396,9 @@ func (x *OpenCall) GetState() CallState {
 // TranscriptChunk is a piece of the transcript.
 type TranscriptChunk struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// One or more messages, in order.
+	// The messages, in order. Empty only if there is nothing to send.
 	Messages []*Message `protobuf:"bytes,1,rep,name=messages,proto3" json:"messages,omitempty"`
-	// Whether the transcript ends here.
+	// Whether this is the last piece.
 	Last          bool `protobuf:"varint,2,opt,name=last,proto3" json:"last,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2443,7 +2451,7 @@ func (x *TranscriptChunk) GetLast() bool {
 // Append stores an assistant message that calls tools.
 type Append struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The message: blocks, model, usage and stop_reason are read.
+	// The message. Only blocks, model, usage and stop_reason are read.
 	Message       *Message `protobuf:"bytes,1,opt,name=message,proto3" json:"message,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2486,13 +2494,14 @@ func (x *Append) GetMessage() *Message {
 	return nil
 }
 
-// Compact stores a summary. The transcript stays as it is; from now on a model
-// sees the summary in the place of all messages up to the ordinal.
+// Compact stores a summary. The transcript is not changed. From then on models see the summary
+// instead of all messages up to the ordinal.
 type Compact struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The last message that is summed up. No call of it may be left without a result.
+	// The ordinal of the last message that the summary replaces. All calls up to there must have
+	// results.
 	UpTo int32 `protobuf:"varint,1,opt,name=up_to,json=upTo,proto3" json:"up_to,omitempty"`
-	// The summary: blocks, model, usage and stop_reason are read.
+	// The summary. Only blocks, model, usage and stop_reason are read.
 	Message       *Message `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2542,7 +2551,7 @@ func (x *Compact) GetMessage() *Message {
 	return nil
 }
 
-// CallStarted stores an intent.
+// CallStarted stores that a tool which may not run twice is about to run.
 type CallStarted struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The index of the call's block, counted from 0.
@@ -2588,12 +2597,12 @@ func (x *CallStarted) GetBlock() int32 {
 	return 0
 }
 
-// CallClose stores a result.
+// CallClose stores the result of a call.
 type CallClose struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The result.
 	Result *ToolResultBlock `protobuf:"bytes,1,opt,name=result,proto3" json:"result,omitempty"`
-	// Set if the permissions deny the call: argument and detail are read.
+	// Set if the permissions deny the call. Only argument and detail are read.
 	Denial        *Denial `protobuf:"bytes,2,opt,name=denial,proto3" json:"denial,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2646,7 +2655,7 @@ func (x *CallClose) GetDenial() *Denial {
 // Spawn starts children.
 type Spawn struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The children, one a call.
+	// The children, one for each call.
 	Children      []*SpawnChild `protobuf:"bytes,1,rep,name=children,proto3" json:"children,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2689,46 +2698,44 @@ func (x *Spawn) GetChildren() []*SpawnChild {
 	return nil
 }
 
-// SpawnChild is one child to start. A child that is refused closes its call with
-// an error that the model can read; a background child closes its call at once.
+// SpawnChild is a child to start. If the child is refused, its call is closed with an error that
+// the model reads. A background child closes its call at once.
 type SpawnChild struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The index of the call's block, counted from 0.
 	Block int32 `protobuf:"varint,1,opt,name=block,proto3" json:"block,omitempty"`
-	// The agent. A task that gets another run is one of this agent, or the call is
-	// refused; empty stands for whatever agent it is one of.
+	// The name of the agent. With resume_task_id, the call is refused if that task has another agent.
+	// Empty then means any agent.
 	Agent string `protobuf:"bytes,2,opt,name=agent,proto3" json:"agent,omitempty"`
-	// A few words on what the child is for.
+	// A short description of the child's purpose, at most 1,024 bytes.
 	Description string `protobuf:"bytes,3,opt,name=description,proto3" json:"description,omitempty"`
-	// What it has to do.
+	// The instructions for the child.
 	Prompt string `protobuf:"bytes,4,opt,name=prompt,proto3" json:"prompt,omitempty"`
-	// The model; empty means the agent's own, then the parent's.
+	// The name of the model. Empty means the agent's own, then the parent's.
 	Model string `protobuf:"bytes,5,opt,name=model,proto3" json:"model,omitempty"`
-	// A task below that gets another run, instead of a new child.
+	// The id of a task below that is resumed instead of starting a child. Empty means a new child.
 	ResumeTaskId string `protobuf:"bytes,6,opt,name=resume_task_id,json=resumeTaskId,proto3" json:"resume_task_id,omitempty"`
-	// Whether the parent goes on without waiting.
+	// Whether the child runs in the background, so that the parent does not wait for it.
 	Background bool `protobuf:"varint,7,opt,name=background,proto3" json:"background,omitempty"`
-	// What it is told beside the prompt, a part each.
+	// Further text for the child after the prompt, one message part each.
 	Context []string `protobuf:"bytes,8,rep,name=context,proto3" json:"context,omitempty"`
-	// How many model calls a run may make; 0 means the agent's, also for a task that
-	// gets another run.
+	// The maximum number of model calls of a run. 0 means that of the agent, also for a resumed task.
 	MaxIterations int32 `protobuf:"varint,9,opt,name=max_iterations,json=maxIterations,proto3" json:"max_iterations,omitempty"`
-	// How long a run may be with workers in all; unset means the agent's, also for a task
-	// that gets another run.
+	// How long a run may be with workers in total. Unset means the agent's timeout, also for a
+	// resumed task.
 	Timeout *durationpb.Duration `protobuf:"bytes,10,opt,name=timeout,proto3" json:"timeout,omitempty"`
-	// What its end means for the other children of the message.
+	// What the child's end means for the other children of the message.
 	Join JoinPolicy `protobuf:"varint,11,opt,name=join,proto3,enum=coppice.v1.JoinPolicy" json:"join,omitempty"`
-	// How long the call waits for it before it goes on in the background; unset
-	// means until it has ended.
+	// How long the call waits before the child continues in the background: at most seven days. Unset
+	// means until the child has ended.
 	JoinTimeout *durationpb.Duration `protobuf:"bytes,12,opt,name=join_timeout,json=joinTimeout,proto3" json:"join_timeout,omitempty"`
-	// With ANY: how many of the message's children with it have to complete before this
-	// one is cancelled, up to 250; 0 means 1. An orchestrator that does not know of it takes
-	// it for 1.
+	// With ANY: how many of the message's children with that policy must complete before this one is
+	// cancelled, at most 250. 0 means 1. An orchestrator that does not know this field uses 1.
 	JoinNeed int32 `protobuf:"varint,17,opt,name=join_need,json=joinNeed,proto3" json:"join_need,omitempty"`
 	// Whether the child sees its parent's conversation.
 	ForkContext bool `protobuf:"varint,15,opt,name=fork_context,json=forkContext,proto3" json:"fork_context,omitempty"`
-	// The child is a command instead of an agent. Of the fields above only block,
-	// description and timeout are read then.
+	// Set if the child is a command. Of the other fields, only block, description and timeout are
+	// read then.
 	Shell         *ShellChild `protobuf:"bytes,16,opt,name=shell,proto3" json:"shell,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2869,19 +2876,18 @@ func (x *SpawnChild) GetShell() *ShellChild {
 	return nil
 }
 
-// ShellChild is a command that is to be a task of its own. It is its worker's from
-// the start: the answer to Spawn names it, and the worker reattaches to it over
-// another stream. It runs in the background, once; if its worker is lost or stops it
-// has failed with INTERRUPTED.
+// ShellChild is a command that becomes a task of its own. It belongs to the worker from the start:
+// the answer to Spawn names the task, and the worker reattaches to it over another stream. It runs
+// in the background, once. If the worker is lost or stops, the run has failed with INTERRUPTED.
 type ShellChild struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The command line.
 	Command string `protobuf:"bytes,1,opt,name=command,proto3" json:"command,omitempty"`
-	// A random number of the worker's choice, as in Claim.
+	// A random number that the worker chooses, as in Claim.
 	Nonce uint64 `protobuf:"fixed64,2,opt,name=nonce,proto3" json:"nonce,omitempty"`
-	// The file of the worker's workspace that has all that it prints.
+	// The file in the worker's workspace that holds the complete output.
 	OutputFile string `protobuf:"bytes,3,opt,name=output_file,json=outputFile,proto3" json:"output_file,omitempty"`
-	// Whether it was begun in the foreground and BackgroundCommands has moved it.
+	// Whether the command was started in the foreground and moved by BackgroundCommands.
 	BackgroundedByUser bool `protobuf:"varint,4,opt,name=backgrounded_by_user,json=backgroundedByUser,proto3" json:"backgrounded_by_user,omitempty"`
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
@@ -2945,18 +2951,18 @@ func (x *ShellChild) GetBackgroundedByUser() bool {
 	return false
 }
 
-// WaitFor leaves a call open until a task below the caller has ended, or until
-// the timeout has passed; then the call is closed with what there is. With stop the
-// task is ended, with all below it, and the call is closed at once.
+// WaitFor leaves a call open until a task below the caller has ended, or until the timeout has
+// passed. The call is then closed with the output so far. With stop, the task and all tasks below
+// it are ended, and the call is closed at once.
 type WaitFor struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The index of the call's block, counted from 0.
 	Block int32 `protobuf:"varint,1,opt,name=block,proto3" json:"block,omitempty"`
-	// The task.
+	// The id of the task.
 	TaskId string `protobuf:"bytes,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
-	// How long to wait; 0 looks and does not wait.
+	// How long to wait. Values above 10 minutes mean 10 minutes. 0 means not to wait.
 	Timeout *durationpb.Duration `protobuf:"bytes,3,opt,name=timeout,proto3" json:"timeout,omitempty"`
-	// Whether to end the task instead.
+	// Whether to end the task instead of waiting.
 	Stop          bool `protobuf:"varint,4,opt,name=stop,proto3" json:"stop,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3020,16 +3026,16 @@ func (x *WaitFor) GetStop() bool {
 	return false
 }
 
-// Ask asks whether a call may run. The answer says so if it may; otherwise the call
-// waits for an approval, or is closed already with a denial, and the run parks once
-// nothing else is left to do.
+// Ask asks whether a call may run. If it may, the answer says so. Otherwise the call waits for an
+// approval, or is closed already with a denial. The run parks once nothing else is left to do.
 type Ask struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The index of the call's block, counted from 0.
 	Block int32 `protobuf:"varint,1,opt,name=block,proto3" json:"block,omitempty"`
-	// What the tool says that the call is about.
+	// The argument that rules match.
 	Argument string `protobuf:"bytes,2,opt,name=argument,proto3" json:"argument,omitempty"`
-	// What asks: rules, or the very call where the mode asks.
+	// What asks: rules, or the call itself where the mode asks. At least one, each of at most 1,000
+	// bytes.
 	Rules         []string `protobuf:"bytes,3,rep,name=rules,proto3" json:"rules,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3086,8 +3092,9 @@ func (x *Ask) GetRules() []string {
 	return nil
 }
 
-// Park gives the slot back until the open calls are closed, or, with budget_short, until the
-// session's budget has enough left for one more call of a model.
+// Park frees the slot until the open calls are closed or, with budget_short, until the session's
+// budget has enough left for one more model call. The answer is Parked, or Ack with a boundary if
+// there is nothing to wait for.
 type Park struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -3124,12 +3131,12 @@ func (*Park) Descriptor() ([]byte, []int) {
 	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{32}
 }
 
-// Progress tells what the run is doing. With nothing in it, it says that the run goes on.
+// Progress reports what the run is doing. An empty one says that the run continues.
 type Progress struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// A few words.
+	// A short description, cut to 1 KiB.
 	Activity string `protobuf:"bytes,1,opt,name=activity,proto3" json:"activity,omitempty"`
-	// Of a command: the end of what it has printed so far.
+	// For a command: the end of its output so far, of which 16 KiB are kept.
 	Output        string `protobuf:"bytes,2,opt,name=output,proto3" json:"output,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3179,15 +3186,15 @@ func (x *Progress) GetOutput() string {
 	return ""
 }
 
-// TextDelta is a piece of the answer under way.
+// TextDelta is a piece of an answer that the model is writing.
 type TextDelta struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The piece.
+	// The text of the piece.
 	Text string `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`
-	// Whether it is reasoning rather than answer.
+	// Whether the text is reasoning rather than answer.
 	Thinking bool `protobuf:"varint,2,opt,name=thinking,proto3" json:"thinking,omitempty"`
-	// The pieces before this one belong to an answer that was given up; this one is not the
-	// model's, but says why, and what is done about it.
+	// Whether the answer so far was abandoned. The pieces before this one belong to it. The text of
+	// this piece is not from the model: it says why the answer was abandoned and what happens next.
 	Restart       bool `protobuf:"varint,3,opt,name=restart,proto3" json:"restart,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3247,9 +3254,9 @@ func (x *TextDelta) GetRestart() bool {
 // CommandEnd ends the run of a command.
 type CommandEnd struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What it has printed; of much the beginning and the end.
+	// Its output. Of a long output, the beginning and the end.
 	Output string `protobuf:"bytes,1,opt,name=output,proto3" json:"output,omitempty"`
-	// How it has failed; unset if it has ended with exit code 0.
+	// How it failed. Unset if the exit code was 0.
 	Failure       *Failure `protobuf:"bytes,2,opt,name=failure,proto3" json:"failure,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3299,9 +3306,9 @@ func (x *CommandEnd) GetFailure() *Failure {
 	return nil
 }
 
-// BackgroundCommands asks the worker to let the commands of a message go on in the
-// background, those that calls in the foreground run: each is asked for with Spawn
-// then. It may come again, and for a message that is over.
+// BackgroundCommands asks the worker to let commands continue in the background: those that the
+// calls of a message run in the foreground. The worker requests each with Spawn. It may come more
+// than once, also for a message that is over.
 type BackgroundCommands struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The ordinal of the assistant message.
@@ -3347,20 +3354,25 @@ func (x *BackgroundCommands) GetOrdinal() int32 {
 	return 0
 }
 
-// End ends the run, unless there is news that it has to take in first.
+// End ends the run. The answer is one of these:
+//
+//   - Ended: the run has ended.
+//   - Ack with a boundary: there is news that the run must take in first.
+//   - Parked: the run waits for its background children.
 type End struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How it ends.
+	// The outcome of the run.
 	//
 	// Types that are valid to be assigned to Outcome:
 	//
 	//	*End_Answer
 	//	*End_Failure
 	Outcome isEnd_Outcome `protobuf_oneof:"outcome"`
-	// A line on what the run leaves behind where it has worked; empty if that is nothing. It is
-	// part of the result if the run completes: at the end of its answer, or below an answer that it
-	// has given before and that stands since the budget is spent. The detail of a failure has it
-	// too, for orchestrators that don't know of this.
+	// A line on what the run leaves behind in its workspace. Empty if it leaves nothing.
+	//
+	// It becomes part of the result if the run completes: at the end of the answer, or below an
+	// earlier answer that stands because the budget is spent. The detail of a failure contains it
+	// too, for orchestrators that do not know this field.
 	Left          string `protobuf:"bytes,3,opt,name=left,proto3" json:"left,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3438,7 +3450,7 @@ type End_Answer struct {
 }
 
 type End_Failure struct {
-	// Why there is none.
+	// Why there is no answer.
 	Failure *Failure `protobuf:"bytes,2,opt,name=failure,proto3,oneof"`
 }
 
@@ -3449,9 +3461,9 @@ func (*End_Failure) isEnd_Outcome() {}
 // Failure says why a run failed.
 type Failure struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Why.
+	// The reason.
 	Reason Reason `protobuf:"varint,1,opt,name=reason,proto3,enum=coppice.v1.Reason" json:"reason,omitempty"`
-	// What there is to say about it.
+	// Details, for people.
 	Detail        string `protobuf:"bytes,2,opt,name=detail,proto3" json:"detail,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3504,11 +3516,12 @@ func (x *Failure) GetDetail() string {
 // Ack says that a request was stored.
 type Ack struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Set if no call is open any more: the model is to be called with this.
+	// Set if no call is open any more. The worker then calls the model with the messages of the
+	// boundary.
 	Boundary *Boundary `protobuf:"bytes,1,opt,name=boundary,proto3" json:"boundary,omitempty"`
-	// For Append: the place of the message.
+	// For Append: the ordinal of the message.
 	Ordinal int32 `protobuf:"varint,2,opt,name=ordinal,proto3" json:"ordinal,omitempty"`
-	// For Ask: the call may run.
+	// For Ask: whether the call may run.
 	Approved bool `protobuf:"varint,10,opt,name=approved,proto3" json:"approved,omitempty"`
 	// For Spawn: the commands that are tasks now. The others were refused.
 	Launched      []*LaunchedCommand `protobuf:"bytes,11,rep,name=launched,proto3" json:"launched,omitempty"`
@@ -3579,9 +3592,9 @@ type LaunchedCommand struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The index of the block of its call, counted from 0.
 	Block int32 `protobuf:"varint,1,opt,name=block,proto3" json:"block,omitempty"`
-	// The task.
+	// The id of the task.
 	TaskId string `protobuf:"bytes,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
-	// Its delivery.
+	// The epoch of its attempt.
 	Epoch         int64 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3638,26 +3651,29 @@ func (x *LaunchedCommand) GetEpoch() int64 {
 	return 0
 }
 
-// Boundary is how the transcript has grown when the last open call was closed,
-// or when a run that wanted to end has news to take in first.
+// Boundary says how the transcript has grown when the last open call was closed, or when a run that
+// would end has news to take in first.
 type Boundary struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The tool message: only the results that the worker did not report itself in
-	// this attempt. Unset if no calls were open.
+	// The tool message, with only those results that the worker did not report itself in this
+	// attempt. Unset if no calls were open.
 	Results *Message `protobuf:"bytes,1,opt,name=results,proto3" json:"results,omitempty"`
-	// What came after it: user messages, then news of children.
+	// The messages after it: user messages first, then news of children.
 	Messages []*Message `protobuf:"bytes,2,rep,name=messages,proto3" json:"messages,omitempty"`
-	// The ordinal of the transcript's last message now.
+	// The ordinal of the last message of the transcript now.
 	Ordinal int32 `protobuf:"varint,3,opt,name=ordinal,proto3" json:"ordinal,omitempty"`
-	// Who outside the run is on behalf of since it knows what has come; empty means nobody.
+	// The external system on whose behalf the run is, now that it has taken in these messages. Empty
+	// means none.
 	Source string `protobuf:"bytes,10,opt,name=source,proto3" json:"source,omitempty"`
-	// How the session's budget is spent; empty if it is not. The run ends with
-	// BUDGET_EXHAUSTED in the place of a call of the model.
+	// How the session's budget is spent. Empty if it is not spent. If set, the run ends with
+	// BUDGET_EXHAUSTED instead of a model call.
 	BudgetSpent string `protobuf:"bytes,11,opt,name=budget_spent,json=budgetSpent,proto3" json:"budget_spent,omitempty"`
-	// The session's budget has less left than the calls of models that are under way are
-	// reckoned to take, or just as much, and the run is in the background while others wait. The
-	// worker is to send Park in the place of calling: the run is offered
-	// again when there is enough for one more call. Workers that don't know of it go on.
+	// Whether the worker sends Park instead of calling the model. The run is offered again when the
+	// session's budget has enough left for one more call.
+	//
+	// It is set if the budget has less left than the model calls in progress are estimated to take.
+	// It is also set if the budget has exactly that much left, the run is in the background and other
+	// runs wait. Workers that do not know this field continue.
 	BudgetShort   bool `protobuf:"varint,12,opt,name=budget_short,json=budgetShort,proto3" json:"budget_short,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3775,7 +3791,7 @@ func (*Parked) Descriptor() ([]byte, []int) {
 // Ended says that the run has ended.
 type Ended struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How.
+	// The final state of the run.
 	State         TaskState `protobuf:"varint,1,opt,name=state,proto3,enum=coppice.v1.TaskState" json:"state,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -26,35 +26,49 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// WorkerService is how workers run tasks. It is not for clients.
+// WorkerService is the protocol between workers and orchestrators. It is not for clients.
 type WorkerServiceClient interface {
-	// Work is the line of one slot of a worker, used for one attempt after
-	// another; while an attempt is on it, the stream is its lease.
+	// Work is the stream of one slot of a worker, used for one attempt after another. While an
+	// attempt is on the stream, the stream is its lease.
 	//
-	// The orchestrator speaks first, with Welcome, and the worker says Hello. Then it
-	// claims a run that a dispatch hint named. Refused: nothing was claimed, claim another.
-	// Assignment: the run is the worker's, its transcript follows in chunks, the
-	// last one marked. From then on every request but Delta is answered in order
-	// under its seq, and each answer means stored. Ended and Parked give the slot
-	// back: the next request is a Claim again, unless the answer gives the worker
-	// another run in its place (WorkRequest.takes), or says that the slot stands by: then
-	// StoodDown comes first, with a run or without. A slot that reads no hints may offer to stand
-	// by in the place of a Claim, too (WorkRequest.stand_by). Lost may come at any time and means
-	// that the attempt is over and nothing of it will be taken any more.
+	// Start: the orchestrator sends Welcome first. The worker sends Hello, and then claims a run that
+	// a dispatch hint named. The answer is one of these:
 	//
-	// A worker may send requests ahead of the answers to earlier ones, up to the
-	// window that Welcome names. It must have the answer to Append before it runs
-	// that message's tools.
+	//   - Refused: nothing was claimed. The worker claims another run.
+	//   - Assignment: the worker has the run. Its transcript follows in chunks, the last one marked.
 	//
-	// Both sides send Heartbeat each second, and a side that has heard nothing for
-	// three takes the stream for broken. Over another stream, to any replica, the
-	// worker may go on with its attempt within the grace that Welcome names: it says
-	// Reattach, is answered Reattached, and sends all requests again that it has no
-	// answer to; what was stored before is only answered. Refused: the attempt is over,
-	// since its end was stored or others have the run. An unanswered Claim is
-	// sent again in the place of Reattach. After the grace the run goes to another
-	// worker, or before if the worker's process is known to be dead (Claim.alive_port). A worker that ends a stream in good order (half-close) hands its run
-	// over at once.
+	// Requests: from then on every request of the attempt except Delta is answered, in order and with
+	// its seq. An answer means that the request is stored. A worker may send requests before earlier
+	// ones are answered, up to the window in Welcome. It must have the answer to Append before it
+	// runs the tools of that message.
+	//
+	// End: Parked and Ended free the slot. The next request is a Claim again, with two exceptions:
+	//
+	//   - The answer gives the slot another run (WorkRequest.takes).
+	//   - The answer says that the slot stands by. Then StoodDown comes first, with or without a run.
+	//
+	// A slot that reads no hints may also offer to stand by instead of sending a Claim
+	// (WorkRequest.stand_by). Lost may come at any time. It means that the attempt is over, and that
+	// nothing more of it is accepted.
+	//
+	// Heartbeats: both sides send Heartbeat every second. A side that has received nothing for three
+	// seconds treats the stream as broken.
+	//
+	// Reconnect: after a broken stream, the worker may continue its attempt over another stream, to
+	// any replica, within the grace period in Welcome. It sends Reattach. The answer is one of these:
+	//
+	//   - Reattached: the worker sends all unanswered requests again. Requests that were stored
+	//     before are only answered.
+	//   - Refused: the attempt is over, because its end was stored or another worker has the run.
+	//
+	// An unanswered Claim is sent again instead of Reattach. After the grace period the run goes to
+	// another worker, or earlier if the worker's process is known to be dead (Claim.alive_port). A
+	// worker that half-closes a stream hands its run over at once.
+	//
+	//   - UNAVAILABLE: the orchestrator stops, has lost its database, or has received nothing from
+	//     the worker for three seconds.
+	//   - INVALID_ARGUMENT: the worker claims while an attempt is on the stream, or has more requests
+	//     without an answer than the window allows.
 	Work(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[WorkRequest, WorkResponse], error)
 }
 
@@ -83,35 +97,49 @@ type WorkerService_WorkClient = grpc.BidiStreamingClient[WorkRequest, WorkRespon
 // All implementations must embed UnimplementedWorkerServiceServer
 // for forward compatibility.
 //
-// WorkerService is how workers run tasks. It is not for clients.
+// WorkerService is the protocol between workers and orchestrators. It is not for clients.
 type WorkerServiceServer interface {
-	// Work is the line of one slot of a worker, used for one attempt after
-	// another; while an attempt is on it, the stream is its lease.
+	// Work is the stream of one slot of a worker, used for one attempt after another. While an
+	// attempt is on the stream, the stream is its lease.
 	//
-	// The orchestrator speaks first, with Welcome, and the worker says Hello. Then it
-	// claims a run that a dispatch hint named. Refused: nothing was claimed, claim another.
-	// Assignment: the run is the worker's, its transcript follows in chunks, the
-	// last one marked. From then on every request but Delta is answered in order
-	// under its seq, and each answer means stored. Ended and Parked give the slot
-	// back: the next request is a Claim again, unless the answer gives the worker
-	// another run in its place (WorkRequest.takes), or says that the slot stands by: then
-	// StoodDown comes first, with a run or without. A slot that reads no hints may offer to stand
-	// by in the place of a Claim, too (WorkRequest.stand_by). Lost may come at any time and means
-	// that the attempt is over and nothing of it will be taken any more.
+	// Start: the orchestrator sends Welcome first. The worker sends Hello, and then claims a run that
+	// a dispatch hint named. The answer is one of these:
 	//
-	// A worker may send requests ahead of the answers to earlier ones, up to the
-	// window that Welcome names. It must have the answer to Append before it runs
-	// that message's tools.
+	//   - Refused: nothing was claimed. The worker claims another run.
+	//   - Assignment: the worker has the run. Its transcript follows in chunks, the last one marked.
 	//
-	// Both sides send Heartbeat each second, and a side that has heard nothing for
-	// three takes the stream for broken. Over another stream, to any replica, the
-	// worker may go on with its attempt within the grace that Welcome names: it says
-	// Reattach, is answered Reattached, and sends all requests again that it has no
-	// answer to; what was stored before is only answered. Refused: the attempt is over,
-	// since its end was stored or others have the run. An unanswered Claim is
-	// sent again in the place of Reattach. After the grace the run goes to another
-	// worker, or before if the worker's process is known to be dead (Claim.alive_port). A worker that ends a stream in good order (half-close) hands its run
-	// over at once.
+	// Requests: from then on every request of the attempt except Delta is answered, in order and with
+	// its seq. An answer means that the request is stored. A worker may send requests before earlier
+	// ones are answered, up to the window in Welcome. It must have the answer to Append before it
+	// runs the tools of that message.
+	//
+	// End: Parked and Ended free the slot. The next request is a Claim again, with two exceptions:
+	//
+	//   - The answer gives the slot another run (WorkRequest.takes).
+	//   - The answer says that the slot stands by. Then StoodDown comes first, with or without a run.
+	//
+	// A slot that reads no hints may also offer to stand by instead of sending a Claim
+	// (WorkRequest.stand_by). Lost may come at any time. It means that the attempt is over, and that
+	// nothing more of it is accepted.
+	//
+	// Heartbeats: both sides send Heartbeat every second. A side that has received nothing for three
+	// seconds treats the stream as broken.
+	//
+	// Reconnect: after a broken stream, the worker may continue its attempt over another stream, to
+	// any replica, within the grace period in Welcome. It sends Reattach. The answer is one of these:
+	//
+	//   - Reattached: the worker sends all unanswered requests again. Requests that were stored
+	//     before are only answered.
+	//   - Refused: the attempt is over, because its end was stored or another worker has the run.
+	//
+	// An unanswered Claim is sent again instead of Reattach. After the grace period the run goes to
+	// another worker, or earlier if the worker's process is known to be dead (Claim.alive_port). A
+	// worker that half-closes a stream hands its run over at once.
+	//
+	//   - UNAVAILABLE: the orchestrator stops, has lost its database, or has received nothing from
+	//     the worker for three seconds.
+	//   - INVALID_ARGUMENT: the worker claims while an attempt is on the stream, or has more requests
+	//     without an answer than the window allows.
 	Work(grpc.BidiStreamingServer[WorkRequest, WorkResponse]) error
 	mustEmbedUnimplementedWorkerServiceServer()
 }

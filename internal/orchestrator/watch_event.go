@@ -9,22 +9,22 @@ import (
 	"github.com/coppice-run/coppice/internal/wire"
 )
 
-// errDeleted ends a watch of a session that is no more.
+// errDeleted ends a watch of a session that was deleted.
 var errDeleted = tree.ErrNoSession.With("it was deleted")
 
-// logged is an event as watchers are given it.
-type logged struct {
+// watchEvent is an event in the form that watchers get.
+type watchEvent struct {
 	seq     int64
 	at      time.Time
 	step    *wire.Step
-	deleted bool // it says that the session was deleted: there is no other after it
-	busy    bool // it says that a run is under way, or will be
+	deleted bool // the event says that the session was deleted; it is the last one
+	busy    bool // the event says that a run is running, or will be
 }
 
-// readLog reads the events after one that there is, or all if that is 0: watchBatch of
-// them, or what there are. It reads that one again, since it is gone where rows are
-// removed: with errDeleted it gives the events before the gap.
-func (s *Service) readLog(ctx context.Context, id tree.SessionID, after int64) ([]logged, error) {
+// readLog reads up to watchBatch events after the event with the number after, or from the
+// beginning if that is 0. It reads that event too, because it is missing if the session's rows are
+// being removed. If an event is missing, it returns those before the gap, and errDeleted.
+func (s *Service) readLog(ctx context.Context, id tree.SessionID, after int64) ([]watchEvent, error) {
 	next := max(after, 1)
 	rows, err := s.Store.Log(ctx, id, next-1, watchBatch+1-int(next-after))
 	if err != nil {
@@ -33,7 +33,7 @@ func (s *Service) readLog(ctx context.Context, id tree.SessionID, after int64) (
 	if len(rows) == 0 {
 		return nil, errDeleted
 	}
-	var found []logged
+	var found []watchEvent
 	for _, data := range rows {
 		e, err := wire.DecodeEvent(data)
 		if err != nil {
@@ -43,24 +43,24 @@ func (s *Service) readLog(ctx context.Context, id tree.SessionID, after int64) (
 			return found, errDeleted
 		}
 		if next++; e.GetSeq() > after {
-			found = append(found, newLogged(e, data))
+			found = append(found, newWatchEvent(e, data))
 		}
 	}
 	return found, nil
 }
 
-// newLogged makes an event ready to be sent.
-func newLogged(e *pb.Event, stored []byte) logged {
-	return logged{
+// newWatchEvent encodes an event for sending.
+func newWatchEvent(e *pb.Event, stored []byte) watchEvent {
+	return watchEvent{
 		seq: e.GetSeq(), at: e.GetTime().AsTime(), step: wire.EventStep(stored),
 		deleted: e.GetSessionChanged().GetChange() == pb.SessionChange_SESSION_CHANGE_DELETED,
 		busy:    e.GetReady() != nil || e.GetDispatched() != nil,
 	}
 }
 
-// lookIdle says whether the session is idle, if its last event is a certain one; more
-// reports that there are events after that one.
-func (s *Service) lookIdle(ctx context.Context, id tree.SessionID, seq int64) (idle *pb.Idle, more bool, err error) {
+// checkIdle returns the idle step if the session is idle and its last event is seq. more reports
+// that there are events after seq.
+func (s *Service) checkIdle(ctx context.Context, id tree.SessionID, seq int64) (idle *pb.Idle, more bool, err error) {
 	quiet, at, root, err := s.Store.Idle(ctx, id)
 	if err != nil {
 		return nil, false, err

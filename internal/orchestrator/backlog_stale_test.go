@@ -8,8 +8,8 @@ import (
 	"github.com/coppice-run/coppice/internal/orchestrator"
 )
 
-// TestHintsOfWhatIsOverGo from the dispatch stream though no worker reads it: all where nothing
-// waits any more, and most where something does.
+// TestHintsOfWhatIsOverGo: hints of runs that are over are removed from the dispatch stream
+// although no worker reads it. All are removed if no run waits, and most of them if runs wait.
 func TestHintsOfWhatIsOverGo(t *testing.T) {
 	t.Parallel()
 	for name, waits := range map[string]bool{"nothing waits": false, "a run waits": true} {
@@ -25,7 +25,7 @@ func TestHintsOfWhatIsOverGo(t *testing.T) {
 				}
 				backlog := func() int {
 					t.Helper()
-					n, err := svc.Bus.Backlog(t.Context(), svc.Pool)
+					n, err := svc.Bus.StreamLength(t.Context(), svc.Pool)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -33,11 +33,11 @@ func TestHintsOfWhatIsOverGo(t *testing.T) {
 				}
 				least, most := 0, 0
 				if waits {
-					plant(t, svc)
+					openSession(t, svc)
 					least, most = 1, orchestrator.StreamAtMost
 				}
 				for range 30 {
-					g := plant(t, svc)
+					g := openSession(t, svc)
 					if pass(); backlog() == 0 {
 						t.Error("a run that waits is not on the stream")
 					}
@@ -48,7 +48,7 @@ func TestHintsOfWhatIsOverGo(t *testing.T) {
 				if pass(); backlog() < least || backlog() > most {
 					t.Errorf("%d hints are on the stream, want %d to %d", backlog(), least, most)
 				}
-				plant(t, svc)
+				openSession(t, svc)
 				if pass(); backlog() == 0 {
 					t.Error("a run that waits is not on the stream")
 				}

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-func TestPace(t *testing.T) {
+func TestRateCounter(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_800_000_000, 0)
-	var p pace
+	var p rateCounter
 	for range 3 {
 		p.add(now)
 	}
@@ -16,9 +16,9 @@ func TestPace(t *testing.T) {
 		after time.Duration
 		want  int
 	}{
-		{pacePeriod / 2, 3}, {pacePeriod, 3}, {pacePeriod * 3 / 2, 3}, {pacePeriod * 5 / 2, 0},
+		{ratePeriod / 2, 3}, {ratePeriod, 3}, {ratePeriod * 3 / 2, 3}, {ratePeriod * 5 / 2, 0},
 	} {
-		if got := p.lately(now.Add(test.after)); got != test.want {
+		if got := p.recent(now.Add(test.after)); got != test.want {
 			t.Errorf("after %s: %d, want %d", test.after, got, test.want)
 		}
 	}

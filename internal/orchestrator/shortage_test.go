@@ -13,7 +13,7 @@ import (
 	"github.com/coppice-run/coppice/internal/orchestrator"
 )
 
-// logs are what a service has logged.
+// logs collects the log of a service.
 type logs struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -31,7 +31,7 @@ func (l *logs) String() string {
 	return l.text.String()
 }
 
-// run drives a service until stop is called, and gives what it logs.
+// run runs a service until stop is called, and returns its log.
 func run(t *testing.T, svc *orchestrator.Service) (written *logs, stop func()) {
 	t.Helper()
 	written = &logs{}
@@ -49,9 +49,9 @@ func run(t *testing.T, svc *orchestrator.Service) (written *logs, stop func()) {
 	}
 }
 
-// TestMissingWorkersAreTold lets time pass with a run that waits, or none, and with a worker
-// that is busy, or idle, or without. The replica's clock is an hour behind the database's.
-func TestMissingWorkersAreTold(t *testing.T) {
+// TestShortageIsLogged lets time pass with or without a waiting run, and with a busy worker, an
+// idle one, or none. The replica's clock is an hour behind that of the database.
+func TestShortageIsLogged(t *testing.T) {
 	t.Parallel()
 	type step struct {
 		what  string
@@ -82,7 +82,7 @@ func TestMissingWorkersAreTold(t *testing.T) {
 				for i, s := range steps {
 					switch s.what {
 					case "create":
-						plant(t, svc)
+						openSession(t, svc)
 					case "busy", "idle":
 						leave = svc.OpenStream(s.what == "idle")
 					case "go":

@@ -11,61 +11,63 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// roster knows whose the streams of a replica are.
-type roster struct {
+// workerRegistry maps the streams of this replica to their workers.
+type workerRegistry struct {
 	mu      sync.Mutex
-	workers map[string]*enlisted
-	streams map[*slot]*enlisted // nil: it has not been said
+	workers map[string]*registeredWorker
+	streams map[*slot]*registeredWorker // nil: the worker is not known yet
 }
 
-// enlisted is a worker with streams.
-type enlisted struct {
+// registeredWorker is a worker that has streams here.
+type registeredWorker struct {
 	store.Worker
-	streams map[*slot]bool // whether it was told to drain over that
+	streams map[*slot]bool // the value says whether drain was sent over the stream
 }
 
-func newRoster() *roster {
-	return &roster{workers: map[string]*enlisted{}, streams: map[*slot]*enlisted{}}
+func newWorkerRegistry() *workerRegistry {
+	return &workerRegistry{workers: map[string]*registeredWorker{}, streams: map[*slot]*registeredWorker{}}
 }
 
-// open puts a stream on the roster.
-func (r *roster) open(l *slot) {
+// addStream adds a stream whose worker is not known yet.
+func (r *workerRegistry) addStream(l *slot) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.streams[l] = nil
 }
 
-// join notes whose a stream is, the first time, unless it has left.
-func (r *roster) join(l *slot, hello *pb.Hello) {
+// setWorker sets the worker of a stream. It has an effect once, and only before removeStream.
+func (r *workerRegistry) setWorker(l *slot, hello *pb.Hello) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	id := hello.GetWorkerId()
 	known, open := r.streams[l]
-	if id == "" || unfit(id+hello.GetPool()+hello.GetVersion()) || !open || known != nil {
+	if id == "" || isUnlistable(id+hello.GetPool()+hello.GetVersion()) || !open || known != nil {
 		return
 	}
 	w := r.workers[id]
 	if w == nil {
-		w = &enlisted{streams: map[*slot]bool{}}
+		w = &registeredWorker{streams: map[*slot]bool{}}
 		r.workers[id] = w
 	}
 	r.streams[l] = w
 	w.streams[l] = false
 	w.Worker = store.Worker{
 		ID: id, Pool: hello.GetPool(), Slots: int(hello.GetSlots()), Version: hello.GetVersion(),
-		Started: hello.GetStartTime().AsTime().Truncate(time.Microsecond), // as it is stored
+		Started: hello.GetStartTime().AsTime().Truncate(time.Microsecond), // as precise as it is stored
 	}
 }
 
-// maxOfWorker bounds what a worker says of itself, in bytes.
-const maxOfWorker = 1000
+// maxWorkerInfoBytes bounds what a worker says about itself.
+const maxWorkerInfoBytes = 1000
 
-// unfit reports whether what a worker says of itself can't be listed. One that has no better
-// name for itself than that works, too.
-func unfit(said string) bool { return len(said) > maxOfWorker || strings.ContainsRune(said, 0) }
+// isUnlistable reports whether what a worker says about itself can't be listed. Such a worker still
+// gets runs.
+func isUnlistable(info string) bool {
+	return len(info) > maxWorkerInfoBytes || strings.ContainsRune(info, 0)
+}
 
-// leave takes a stream off the roster.
-func (r *roster) leave(l *slot) {
+// removeStream removes a stream, and its worker with the last one.
+func (r *workerRegistry) removeStream(l *slot) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	w := r.streams[l]
@@ -79,16 +81,16 @@ func (r *roster) leave(l *slot) {
 	}
 }
 
-// serves reports whether the worker of a stream takes runs of a pool.
-func (r *roster) serves(l *slot, pool string) bool {
+// servesPool reports whether the worker of a stream takes runs of a pool.
+func (r *workerRegistry) servesPool(l *slot, pool string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	w := r.streams[l]
 	return w != nil && w.Pool == pool
 }
 
-// all gives the workers by id.
-func (r *roster) all() map[string]store.Worker {
+// all returns the workers by id.
+func (r *workerRegistry) all() map[string]store.Worker {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	workers := make(map[string]store.Worker, len(r.workers))
@@ -98,31 +100,31 @@ func (r *roster) all() map[string]store.Worker {
 	return workers
 }
 
-// drain has a worker told that it is to take no run any more, once over each stream that it
-// has here: any of them may be about to break.
-func (r *roster) drain(id string) {
+// drain tells a worker to take no more runs, once over each stream that it has here, because any
+// one of them may be about to break.
+func (r *workerRegistry) drain(id string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	w := r.workers[id]
 	if w == nil {
 		return
 	}
-	for l, told := range w.streams {
-		if !told {
+	for l, sent := range w.streams {
+		if !sent {
 			w.streams[l] = true
-			poke(l.drains)
+			signal(l.drains)
 		}
 	}
 }
 
-// enlist keeps what is stored of this replica's workers as the roster has it, and tells
-// those that are to drain.
-func (s *Service) enlist(ctx context.Context) error {
+// syncWorkers makes the stored workers of this replica match the registry, and tells stored workers
+// that are draining to drain.
+func (s *Service) syncWorkers(ctx context.Context) error {
 	stored, err := s.Store.WorkersOf(ctx, s.Replica)
 	if err != nil {
 		return err
 	}
-	there := s.roster.all()
+	there := s.registry.all()
 	var left []string
 	for _, was := range stored {
 		is, here := there[was.ID]
@@ -131,7 +133,7 @@ func (s *Service) enlist(ctx context.Context) error {
 		case !here:
 			left = append(left, was.ID)
 		case was.Draining && !again:
-			s.roster.drain(was.ID)
+			s.registry.drain(was.ID)
 		}
 		if here && !again && is.Pool == was.Pool && is.Slots == was.Slots && is.Version == was.Version {
 			delete(there, was.ID)
@@ -149,10 +151,10 @@ func (s *Service) enlist(ctx context.Context) error {
 
 // Workers lists the workers of all replicas that are alive.
 func (s *Service) Workers(ctx context.Context) ([]store.PresentWorker, error) {
-	return s.Store.Workers(ctx, s.replicaDead())
+	return s.Store.Workers(ctx, s.replicaTimeout())
 }
 
-// Drain has a worker take no run any more.
+// Drain makes a worker take no more runs.
 func (s *Service) Drain(ctx context.Context, id string) error {
 	if id == "" {
 		return tree.ErrBadInput.With("a worker is required")
@@ -168,27 +170,27 @@ func (s *Service) Drain(ctx context.Context, id string) error {
 		if err := s.Store.Drain(ctx, w.Worker); err != nil {
 			return err
 		}
-		s.roster.drain(id) // the others' next sweep does the same
+		s.registry.drain(id) // other replicas do the same with their next sweep
 		return nil
 	}
 	return tree.ErrNoWorker
 }
 
-// Stats is how the installation does.
+// Stats is the load and the capacity of the installation.
 type Stats struct {
 	store.Capacity
 	store.Work
 	Workers int
-	Pool    string // to whose workers this replica gives its runs
+	Pool    string // the pool whose workers get this replica's runs
 }
 
-// Stats says how much there is to do, and what there is to do it with.
+// Stats returns the load and the capacity of the installation.
 func (s *Service) Stats(ctx context.Context) (*Stats, error) {
 	workers, err := s.Workers(ctx)
 	if err != nil {
 		return nil, err
 	}
-	there, err := s.Store.Capacity(ctx, s.replicaDead())
+	there, err := s.Store.Capacity(ctx, s.replicaTimeout())
 	if err != nil {
 		return nil, err
 	}

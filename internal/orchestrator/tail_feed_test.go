@@ -9,7 +9,7 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// commits is what a replica has committed of a session: so many events, up to one.
+// commits returns a commit of so many events of a session, of which last is the last.
 func commits(last int64, events int) store.SessionUpdate {
 	t := store.SessionUpdate{Session: tree.SessionID{1}, LastSeq: last}
 	for n := last - int64(events) + 1; n <= last; n++ {
@@ -18,9 +18,9 @@ func commits(last int64, events int) store.SessionUpdate {
 	return t
 }
 
-// TestOffered: a tail is given what this replica has committed, unless that may not be all
-// that comes after what it has seen.
-func TestOffered(t *testing.T) {
+// TestEventBuffer: a tail gets the events that this replica has committed, unless some of those
+// that follow its last one may be missing.
+func TestEventBuffer(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		commits []store.SessionUpdate
@@ -37,18 +37,18 @@ func TestOffered(t *testing.T) {
 		"others have committed before":  {commits: []store.SessionUpdate{commits(7, 2)}, seen: 3, read: true},
 		"others have committed between": {commits: []store.SessionUpdate{commits(5, 2), commits(8, 1)}, seen: 3, read: true},
 		"others say so":                 {commits: []store.SessionUpdate{commits(5, 2)}, nudged: true, seen: 3, read: true},
-		"very much":                     {commits: []store.SessionUpdate{commits(5, 2), commits(5+offeredMost, offeredMost)}, seen: 3, read: true},
+		"very much":                     {commits: []store.SessionUpdate{commits(5, 2), commits(5+maxBuffered, maxBuffered)}, seen: 3, read: true},
 	} {
 		h := newHub()
-		f := newFeed()
-		leave := h.join(tree.SessionID{1}, f)
+		f := newTailFeed()
+		leave := h.subscribe(tree.SessionID{1}, f)
 		for _, commit := range c.commits {
-			h.committed(commit)
+			h.notifyCommit(commit)
 		}
 		if c.nudged {
-			h.poke(tree.SessionID{1})
+			h.notify(tree.SessionID{1})
 		}
-		news := h.take(f)
+		news := h.takeBuffer(f)
 		found, all := news.after(c.seen)
 		got := make([]string, 0, len(found))
 		for _, data := range found {
@@ -57,7 +57,7 @@ func TestOffered(t *testing.T) {
 		if all == c.read || !slices.Equal(got, c.want) {
 			t.Errorf("%s: given is %q, all of it: %v; want %q, %v", name, got, all, c.want, !c.read)
 		}
-		if left := h.take(f); len(left.events) > 0 || left.unsure {
+		if left := h.takeBuffer(f); len(left.events) > 0 || left.incomplete {
 			t.Errorf("%s: it is offered again: %+v", name, left)
 		}
 		leave()

@@ -8,13 +8,13 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-func TestWishesTellWhatHasChanged(t *testing.T) {
+func TestInterestsReportChanges(t *testing.T) {
 	t.Parallel()
-	w := newWishes()
+	w := newTextInterests()
 	oak, elm := aSession(), aSession()
-	begins := func(id tree.SessionID) dispatch.Wish { return dispatch.Wish{Session: id} }
-	ends := func(id tree.SessionID) dispatch.Wish { return dispatch.Wish{Session: id, Over: true} }
-	told := func(what string, all bool, want ...dispatch.Wish) {
+	begins := func(id tree.SessionID) dispatch.Interest { return dispatch.Interest{Session: id} }
+	ends := func(id tree.SessionID) dispatch.Interest { return dispatch.Interest{Session: id, Over: true} }
+	told := func(what string, all bool, want ...dispatch.Interest) {
 		t.Helper()
 		got := w.take(all)
 		for _, one := range want {
@@ -29,7 +29,7 @@ func TestWishesTellWhatHasChanged(t *testing.T) {
 	news := func(what string, want bool) {
 		t.Helper()
 		select {
-		case <-w.some:
+		case <-w.changed:
 			if !want {
 				t.Errorf("%s: there are no news", what)
 			}
@@ -57,7 +57,7 @@ func TestWishesTellWhatHasChanged(t *testing.T) {
 	leaveAgain()
 	told("the last has left", false, ends(elm))
 	w.join(oak)()
-	if !w.none() {
+	if !w.isEmpty() {
 		t.Error("who was there for a moment has left something to tell")
 	}
 }
