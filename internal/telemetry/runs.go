@@ -64,7 +64,7 @@ func (t *Telemetry) Runs(pool string) (*Runs, error) {
 	return r, m.err
 }
 
-// Passed writes down a part of a run's life that is over.
+// Passed records a completed phase of a run.
 func (r *Runs) Passed(session tree.SessionID, p tree.CompletedPhase) {
 	r.count(p)
 	if !r.traces || p.Trace.ID == (tree.TraceID{}) {

@@ -4,7 +4,7 @@ package tree
 // messages stay stored and readable. Answer: [Stored].
 type Compact struct {
 	From
-	UpTo    int     // the last message that is summarized
+	UpTo    int     // the last message that is summarised
 	Summary Message // the blocks of the summary, and the usage of the model's answer that it is made from
 }
 
