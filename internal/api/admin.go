@@ -100,7 +100,7 @@ func (s *adminServer) FindSessions(ctx context.Context, req *pb.FindSessionsRequ
 			return nil, tree.ErrBadInput.With("session_ids: %v", err)
 		}
 	}
-	found, err := s.svc.Store.There(ctx, ids)
+	found, err := s.svc.Store.ExistingSessions(ctx, ids)
 	if err != nil {
 		return nil, err
 	}

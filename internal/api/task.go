@@ -196,6 +196,6 @@ func (s *taskServer) GetTranscript(req *pb.GetTranscriptRequest, stream pb.TaskS
 // removed in no particular order, so messages that were read are complete if the task exists
 // afterwards.
 func (s *taskServer) checkExists(ctx context.Context, t *tree.Task) error {
-	_, err := s.svc.Store.Standing(ctx, tenant(ctx), t.Session, t.ID)
+	_, err := s.svc.Store.TaskStatus(ctx, tenant(ctx), t.Session, t.ID)
 	return err
 }

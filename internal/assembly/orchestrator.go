@@ -96,8 +96,8 @@ func (o Orchestrator) Run(ctx context.Context, ready func()) error {
 	}
 	var svc *orchestrator.Service
 	db, err := o.open(ctx, store.Config{
-		Database: o.Database, NewInstallation: o.Installation, Logger: o.Logger, Replica: replica, Unmeasured: !o.Telemetry.Enabled(),
-		Caps: caps, OnCommit: func(c store.Commit) { svc.Committed(c) }, Ahead: true,
+		Database: o.Database, NewInstallation: o.Installation, Logger: o.Logger, Replica: replica, SkipMetrics: !o.Telemetry.Enabled(),
+		Caps: caps, OnCommit: func(c store.Commit) { svc.Committed(c) }, AnnounceOnCommit: true,
 		Standby: func() store.Standby { return svc.Standby() },
 	})
 	switch {

@@ -33,7 +33,7 @@ func (c *core) conversation(id tree.TaskID) []tree.Message {
 }
 
 func (j *journal) Compact(upTo int, summary *tree.Message) loop.Pending {
-	return j.request(func(f tree.From) tree.Command { return tree.Compact{From: f, UpTo: upTo, Said: *summary} })
+	return j.request(func(f tree.From) tree.Command { return tree.Compact{From: f, UpTo: upTo, Summary: *summary} })
 }
 
 // asksForSummary reports whether a model is asked to sum up.

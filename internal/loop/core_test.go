@@ -151,7 +151,7 @@ func (c *core) outcome(child tree.ChildRun) string {
 				}
 			}
 			o := tree.Outcome{Run: *r}
-			o.Heard(answer)
+			o.SetAnswerText(answer)
 			return o.Text()
 		}
 	}

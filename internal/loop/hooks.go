@@ -46,7 +46,7 @@ func (r *runner) endWithHooks(ctx context.Context, answer *tree.Message) (Reply,
 	}
 	left := r.leftovers(ctx)
 	if !r.TakesLeftovers {
-		answer.Tell(left, r.MaxPartBytes)
+		answer.AppendLine(left, r.MaxPartBytes)
 		left = ""
 	}
 	switch {

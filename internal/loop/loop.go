@@ -240,7 +240,7 @@ func answerDefect(answer *tree.Message) string {
 // endWithAnswer records the model's answer as the end of the run. The run continues if there is
 // news that it has to read first.
 func (r *runner) endWithAnswer(ctx context.Context, answer *tree.Message) (Outcome, error) {
-	answer.Tell(answerDefect(answer), r.MaxPartBytes)
+	answer.AppendLine(answerDefect(answer), r.MaxPartBytes)
 	reply, err := r.endWithHooks(ctx, answer)
 	switch {
 	case err != nil:

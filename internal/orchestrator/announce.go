@@ -67,7 +67,7 @@ func (s *Service) announceSome(ctx context.Context) (bool, error) {
 	if s.backlog.hasEnough(room) {
 		return false, nil // a slot that takes one wakes the announcer
 	}
-	rows, err := s.Store.TakeReady(ctx, room, announceLease)
+	rows, err := s.Store.PickReady(ctx, room, announceLease)
 	if err != nil || len(rows) == 0 {
 		return false, err
 	}
@@ -109,7 +109,7 @@ const announceInterval = 50 * time.Millisecond
 // after a run has made room for another one of its session. The announcer looks at once if a run is
 // known to wait, and otherwise at most once per announceInterval.
 func (s *Service) announceMore() {
-	if s.Store.Behind() {
+	if s.Store.MayHaveBacklog() {
 		s.wakeAnnouncer()
 		return
 	}

@@ -80,7 +80,7 @@ func (b *backlog) add(now time.Time, ready ...store.Ready) {
 func (b *backlog) addReady(now time.Time, ready []store.Ready) (waiting bool) {
 	var ahead []store.Ready
 	for _, r := range ready {
-		if r.Ahead {
+		if r.AnnouncedOnCommit {
 			ahead = append(ahead, r)
 		} else {
 			waiting = true

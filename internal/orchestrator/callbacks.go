@@ -48,7 +48,7 @@ func (s *Service) runCallbacks(ctx context.Context) error {
 	for look, going := true, true; going; look, going = queue.wait(ctx, tick.C) {
 		if look {
 			due, next, err := s.Store.DueCallbacks(ctx, after, callbacksPerLookAndHost, callbacksPerLook)
-			asked, nextAsked, errAsked := s.Store.DueAsked(ctx, afterAsked, callbacksPerLookAndHost, callbacksPerLook)
+			asked, nextAsked, errAsked := s.Store.DueApprovalCallbacks(ctx, afterAsked, callbacksPerLookAndHost, callbacksPerLook)
 			if err := errors.Join(err, errAsked); err != nil && ctx.Err() == nil {
 				s.Logger.WarnContext(ctx, "looking for callbacks failed", "error", err)
 			}

@@ -38,7 +38,7 @@ func (l *slot) answerClaim(ctx context.Context, a *exchange, answer tree.Answer,
 	if held == nil {
 		return nil, nil
 	}
-	assignment, err := l.loadAssignment(ctx, held, granted, a.pending.AtHand(), claim.GetHeld())
+	assignment, err := l.loadAssignment(ctx, held, granted, a.pending.CachedConversation(), claim.GetHeld())
 	if errors.Is(err, errMissingFeature) {
 		return l.refusal(pb.RefusedCause_REFUSED_CAUSE_STALE), nil
 	}
@@ -60,13 +60,13 @@ func (l *slot) holdGranted(a *exchange, run *tree.Claimed, worker workerInfo, kn
 }
 
 // loadAssignment returns the assignment and the transcript of a run that is on the stream.
-func (l *slot) loadAssignment(ctx context.Context, held *lease, granted *tree.Claimed, known store.AtHand, has *pb.TranscriptHeld) ([]*pb.WorkResponse, error) {
+func (l *slot) loadAssignment(ctx context.Context, held *lease, granted *tree.Claimed, known store.CachedConversation, has *pb.TranscriptHeld) ([]*pb.WorkResponse, error) {
 	t, worker := &granted.Task, &held.worker
 	if needsPolicy(t) && !worker.Has(wire.FeaturePolicy) || needsWorkspaces(granted) && !worker.Has(wire.FeatureWorkspaces) {
 		l.abandon(false)
 		return nil, errMissingFeature
 	}
-	seen, err := l.svc.Store.Recall(ctx, known)
+	seen, err := l.svc.Store.ConversationFromCache(ctx, known)
 	if err == nil && seen == nil {
 		seen, err = l.svc.Store.Conversation(ctx, granted.Tenant, t.Session, t.ID)
 	}

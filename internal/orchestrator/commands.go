@@ -25,7 +25,7 @@ func (s *Service) BackgroundCommands(ctx context.Context, tenant string, id tree
 
 // resendReleases asks workers again to move commands to the background, in case they were not told.
 func (s *Service) resendReleases(ctx context.Context) error {
-	runs, err := s.Store.Released(ctx, s.Replica)
+	runs, err := s.Store.ReleasedTasks(ctx, s.Replica)
 	for _, t := range runs {
 		s.leases.release(t.ID, t.Epoch, t.Release)
 	}

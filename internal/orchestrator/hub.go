@@ -17,21 +17,21 @@ import (
 type hub struct {
 	mu          sync.Mutex
 	observers   map[tree.SessionID]map[observer]struct{}
-	newSessions *simplelru.LRU[tree.SessionID, *store.Begun] // see isNewAndRunning
+	newSessions *simplelru.LRU[tree.SessionID, *store.RootStart] // see isNewAndRunning
 }
 
 // observer observes a session: a [waiter], a [deltaObserver] or the [tailFeed] of a tail. Its
 // methods are called under the hub's lock, and must not block.
 type observer interface {
-	onCommit(store.Touched) // this replica has committed
-	onMayHaveChanged()      // something may have changed
+	onCommit(store.SessionUpdate) // this replica has committed
+	onMayHaveChanged()            // something may have changed
 }
 
 // maxNewSessions bounds the new sessions whose first run is known to be running.
 const maxNewSessions = 1000
 
 func newHub() *hub {
-	begun, _ := simplelru.NewLRU[tree.SessionID, *store.Begun](maxNewSessions, nil) // fails only for a size of 0
+	begun, _ := simplelru.NewLRU[tree.SessionID, *store.RootStart](maxNewSessions, nil) // fails only for a size of 0
 	return &hub{observers: map[tree.SessionID]map[observer]struct{}{}, newSessions: begun}
 }
 
@@ -69,11 +69,11 @@ func (h *hub) countObservers() (n int) {
 }
 
 // notifyCommit tells the observers of a session about a commit.
-func (h *hub) notifyCommit(t store.Touched) {
+func (h *hub) notifyCommit(t store.SessionUpdate) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if t.Begun != nil {
-		h.newSessions.Add(t.Session, t.Begun)
+	if t.RootStart != nil {
+		h.newSessions.Add(t.Session, t.RootStart)
 	} else if begun, _ := h.newSessions.Peek(t.Session); begun != nil && slices.Contains(t.Ended, begun.Task) {
 		h.newSessions.Remove(t.Session)
 	}
@@ -127,7 +127,7 @@ func (h *hub) setTarget(w *waiter, of tree.ChildRun) {
 }
 
 // knownEnd returns how the run that a waiter waits for has ended, or nil if that is not known.
-func (h *hub) knownEnd(w *waiter) *store.End {
+func (h *hub) knownEnd(w *waiter) *store.RunEnd {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if w.end == nil || w.end.Run() != w.target {

@@ -16,7 +16,7 @@ func (s *Service) Inbox(ctx context.Context, tenant string, id tree.SessionID, t
 		return tree.TaskID{}, nil, err
 	}
 	if task.IsZero() {
-		task = session.GoesOnWith()
+		task = session.CurrentTask()
 	}
 	t, err := s.Store.Task(ctx, id, task)
 	if err != nil {
@@ -92,7 +92,7 @@ func (s *Service) deleteExpired(ctx context.Context) error {
 	if s.Retain <= 0 {
 		return nil
 	}
-	old, last, err := s.Store.Old(ctx, s.Retain, s.sweepState.retentionCursor, retainBatch)
+	old, last, err := s.Store.IdleSessions(ctx, s.Retain, s.sweepState.retentionCursor, retainBatch)
 	if err != nil {
 		return err
 	}

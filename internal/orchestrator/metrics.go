@@ -13,13 +13,13 @@ func (s *Service) recordCommit(c store.Commit) {
 		return
 	}
 	s.metrics.Committed(c.Commands, c.Refused, c.Took)
-	for _, p := range c.Passed {
-		s.metrics.Passed(p.Session, *p.Passed)
+	for _, p := range c.Phases {
+		s.metrics.Passed(p.Session, *p.CompletedPhase)
 	}
-	for _, v := range c.Verdicts {
+	for _, v := range c.SpawnOutcomes {
 		s.metrics.Judged(v)
 	}
-	for _, m := range c.Spent {
+	for _, m := range c.Costs {
 		s.metrics.Spent(m.Model, m.Micros)
 	}
 }

@@ -17,7 +17,7 @@ import (
 //  1. The transaction that gives the slot's run back also claims a run of the backlog for it, if
 //     both sessions have the same committer (takeIf).
 //  2. Otherwise that transaction claims a run that the request itself made ready, unless another
-//     run has waited longer (store/taking.go).
+//     run has waited longer (store/claim_next.go).
 //  3. The answer carries a run of the backlog that was claimed after that transaction
 //     (claimFromBacklog).
 //  4. The slot stands by, and the commit that makes a run ready claims it for the slot
@@ -38,9 +38,9 @@ import (
 func (l *slot) prepare(a *exchange, lease *lease, cmd tree.Command) {
 	var offer *store.Offer
 	if takes := a.req.GetTakes(); takes != nil && lease.worker.id != "" {
-		a.replacement = l.svc.backlog.takeIf(time.Now(), l.svc.pullingSlots(), func(other tree.SessionID) bool { return l.svc.Store.Together(other, lease.session) })
+		a.replacement = l.svc.backlog.takeIf(time.Now(), l.svc.pullingSlots(), func(other tree.SessionID) bool { return l.svc.Store.SameCommitter(other, lease.session) })
 		offer = &store.Offer{
-			Worker: lease.worker.id, Nonce: takes.GetNonce(), Spare: l.svc.slots.idle(),
+			Worker: lease.worker.id, Nonce: takes.GetNonce(), IdleSlots: l.svc.slots.idle(),
 			Next: store.Announced{Session: a.replacement.Session, Task: a.replacement.Task, Epoch: a.replacement.Epoch},
 		}
 		a.mayGrant, a.offeredBy = true, lease.worker
@@ -90,12 +90,12 @@ func (l *slot) answerWithNextRun(ctx context.Context, a *exchange, last *lease, 
 	if held == nil {
 		return answers
 	}
-	return l.appendRun(ctx, answer, held, granted, a.pending.AtHand(), a.req.GetTakes())
+	return l.appendRun(ctx, answer, held, granted, a.pending.CachedConversation(), a.req.GetTakes())
 }
 
 // appendRun returns the answer followed by the assignment of a run that the slot got without a
 // claim.
-func (l *slot) appendRun(ctx context.Context, answer *pb.WorkResponse, held *lease, run *tree.Claimed, known store.AtHand, takes *pb.Takes) []*pb.WorkResponse {
+func (l *slot) appendRun(ctx context.Context, answer *pb.WorkResponse, held *lease, run *tree.Claimed, known store.CachedConversation, takes *pb.Takes) []*pb.WorkResponse {
 	t := &run.Task
 	var has *pb.TranscriptHeld
 	if takes.GetHeldTaskId() == t.ID.String() {
@@ -116,7 +116,7 @@ func (l *slot) appendRun(ctx context.Context, answer *pb.WorkResponse, held *lea
 // claimedInRequest returns the run that the slot got in the transaction that gave its last run back;
 // nil if it got none.
 func (l *slot) claimedInRequest(ctx context.Context, a *exchange) *tree.Claimed {
-	granted, refused := a.pending.Taken()
+	granted, refused := a.pending.NextRun()
 	if refused != nil {
 		l.svc.claimRefused(ctx, a.replacement.Hint, refused)
 	}
@@ -187,7 +187,7 @@ func (l *slot) findGivenRun(ctx context.Context, reattach *pb.Reattach) (*pb.Giv
 	if reattach.GetTakesNonce() == 0 {
 		return nil, nil
 	}
-	given, err := l.svc.Store.AttemptsBy(ctx, reattach.GetWorkerId(), reattach.GetTakesNonce())
+	given, err := l.svc.Store.AttemptsByNonce(ctx, reattach.GetWorkerId(), reattach.GetTakesNonce())
 	if err != nil || len(given) == 0 {
 		return nil, err
 	}

@@ -120,8 +120,8 @@ func New(c Config) (*Service, error) {
 		announceNow: make(chan struct{}, 1), announceSoon: make(chan struct{}, 1), stopping: make(chan struct{}), deadWorkers: make(chan string, maxDeadQueued),
 	}
 	s.standby = newStandby(&s.slots)
-	s.hasOthers.Store(!c.Store.Alone())
-	s.standby.setOpen(c.Store.Alone())
+	s.hasOthers.Store(!c.Store.Exclusive())
+	s.standby.setOpen(c.Store.Exclusive())
 	s.prober = alive.NewProber(alive.Config{OnDeath: s.workerDied, Logger: c.Logger})
 	if c.Telemetry != nil {
 		var err error
@@ -162,7 +162,7 @@ func (s *Service) Run(ctx context.Context) error {
 	g.Go(func() error { return s.recoverHints(ctx) })
 	g.Go(func() error { return s.agents.pollFiles(ctx) })
 	g.Go(func() error { return s.runCallbacks(ctx) })
-	if !s.Store.Alone() {
+	if !s.Store.Exclusive() {
 		g.Go(func() error { return s.sendNudges(ctx) })
 		g.Go(func() error { return s.receiveNudges(ctx) })
 		g.Go(func() error { return s.receiveText(ctx) })

@@ -15,8 +15,8 @@ func TestSilence(t *testing.T) {
 	attempt := func(id byte, kind tree.Kind, reported time.Duration) *lease {
 		return newLease(&tree.Task{
 			ID: tree.TaskID{id}, Kind: kind, Epoch: 1,
-			CurrentRun: tree.CurrentRun{State: tree.StateRunning, ReportedAt: began.Add(reported)},
-			Hold:       tree.Hold{ClaimedAt: began.Add(time.Minute)},
+			CurrentRun:     tree.CurrentRun{State: tree.StateRunning, ReportedAt: began.Add(reported)},
+			CurrentAttempt: tree.CurrentAttempt{ClaimedAt: began.Add(time.Minute)},
 		}, "acme", workerInfo{})
 	}
 	l := newLeases()

@@ -51,8 +51,8 @@ func (b *standby) hasWaiting() bool {
 	return len(b.waiting) > 0
 }
 
-// Spare implements store.Standby.
-func (b *standby) Spare() int {
+// IdleSlots implements store.Standby.
+func (b *standby) IdleSlots() int {
 	if !b.hasWaiting() {
 		return -1
 	}
@@ -130,14 +130,14 @@ func (b *standby) giveBack(s *standbySlot, hasRun bool) (waits bool) {
 	return waits
 }
 
-// Offers implements store.Slot.
-func (s *standbySlot) Offers() store.Offer {
+// Offer implements store.Slot.
+func (s *standbySlot) Offer() store.Offer {
 	return store.Offer{Worker: s.info.id, Nonce: s.takes.GetNonce()}
 }
 
-// Given implements store.Slot. It puts the run on the stream at once, so that the stream hears of
+// Assign implements store.Slot. It puts the run on the stream at once, so that the stream hears of
 // it if the attempt is revoked.
-func (s *standbySlot) Given(run *store.Given) {
+func (s *standbySlot) Assign(run *store.Assignment) {
 	l := s.slot
 	waits := l.svc.standby.giveBack(s, run != nil)
 	switch {
@@ -162,13 +162,13 @@ func (s *standbySlot) Given(run *store.Given) {
 // standbyEnd is the outcome of a standby: a run, or none.
 type standbyEnd struct {
 	*standbySlot
-	run   *store.Given
+	run   *store.Assignment
 	lease *lease
 }
 
 // finish tells the slot's stream how its standby ended. It never blocks: a standby ends once, and
 // the next one begins only after the stream has received this outcome.
-func (s *standbySlot) finish(run *store.Given, lease *lease) {
+func (s *standbySlot) finish(run *store.Assignment, lease *lease) {
 	s.slot.standbyEnds <- standbyEnd{s, run, lease}
 }
 
@@ -228,7 +228,7 @@ func (l *slot) answerStandbyEnd(ctx context.Context, end standbyEnd) []*pb.WorkR
 	if l.state.currentLease() != end.lease {
 		return nil // the attempt was revoked, and the worker has been told
 	}
-	return l.appendRun(ctx, answer, end.lease, end.run.Claimed, end.run.AtHand, end.takes)
+	return l.appendRun(ctx, answer, end.lease, end.run.Claimed, end.run.CachedConversation, end.takes)
 }
 
 // dismissForOverdue dismisses as many waiting slots as there are overdue hints on the dispatch
@@ -257,13 +257,13 @@ func (s *Service) assignBacklog(ctx context.Context) {
 		}
 		claim, err := s.Store.ClaimFor(ctx, store.Announced{Session: run.Session, Task: run.Task, Epoch: run.Epoch}, slot)
 		if err != nil {
-			slot.Given(nil)
+			slot.Assign(nil)
 			return
 		}
 		s.serving.Go(func() {
 			_, err := claim.Wait(context.WithoutCancel(ctx))
 			if err != nil {
-				slot.Given(nil)
+				slot.Assign(nil)
 			}
 			if err != nil && ctx.Err() == nil {
 				s.claimRefused(ctx, run.Hint, err)

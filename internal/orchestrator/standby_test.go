@@ -33,11 +33,11 @@ func isDismissed(s *standbySlot) bool {
 func TestStandby(t *testing.T) {
 	t.Parallel()
 	b := newStandby(&slotCounter{})
-	if b.Spare() >= 0 || b.Take() != nil {
+	if b.IdleSlots() >= 0 || b.Take() != nil {
 		t.Error("there is a slot on an empty bench")
 	}
 	all := slotsOn(b, 3)
-	if got := b.Spare(); got != 2 {
+	if got := b.IdleSlots(); got != 2 {
 		t.Errorf("beside one there are %d, want 2", got)
 	}
 	first := b.Take()
@@ -47,14 +47,14 @@ func TestStandby(t *testing.T) {
 	if b.remove(all[0]) || isDismissed(all[0]) {
 		t.Error("a slot that a committer has was told that it gets nothing")
 	}
-	if first.Given(nil); !isDismissed(all[0]) || b.size() != 2 {
+	if first.Assign(nil); !isDismissed(all[0]) || b.size() != 2 {
 		t.Errorf("a slot that is to wait no longer waits again, with %d", b.size())
 	}
 	second := b.Take()
-	if second.Given(nil); b.Take() != second {
+	if second.Assign(nil); b.Take() != second {
 		t.Error("a slot that got nothing is not the first any more")
 	}
-	second.Given(nil)
+	second.Assign(nil)
 	if !b.remove(all[1]) || b.remove(all[1]) || b.size() != 1 {
 		t.Errorf("%d wait, want 1", b.size())
 	}
@@ -72,7 +72,7 @@ func TestStandbyIsClosed(t *testing.T) {
 	if b.setOpen(false); !isDismissed(all[2]) || isDismissed(all[0]) {
 		t.Error("not all were dismissed that wait, or one that does not")
 	}
-	if taken.Given(nil); !isDismissed(all[0]) || b.size() != 0 {
+	if taken.Assign(nil); !isDismissed(all[0]) || b.size() != 0 {
 		t.Errorf("%d wait", b.size())
 	}
 	if b.add(all[0]) {

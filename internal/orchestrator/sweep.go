@@ -35,14 +35,14 @@ func (s *Service) sweep(ctx context.Context) error {
 			{"retention", s.deleteExpired},
 			{"deleted sessions", s.purge},
 			{"missing workers", s.warnShortage},
-			{"replicas long gone", s.Store.Forget},
+			{"replicas long gone", s.Store.ForgetSilentReplicas},
 		} {
 			if err := step.do(ctx); err != nil && ctx.Err() == nil {
 				s.Logger.WarnContext(ctx, "a sweep failed", "step", step.name, "error", err)
 			}
 		}
 		s.wakeAnnouncer()
-		if !s.Store.Alone() {
+		if !s.Store.Exclusive() {
 			s.hub.notifyAll() // a nudge may have been lost
 		}
 		select {
@@ -85,7 +85,7 @@ func (s *Service) runHeartbeat(ctx context.Context) error {
 // heartbeat records that this replica is alive, and learns whether others are, and how many slots
 // there are in all.
 func (s *Service) heartbeat(ctx context.Context) error {
-	there, err := s.Store.Beat(ctx, s.Replica, s.slots.count(), s.replicaTimeout())
+	there, err := s.Store.Heartbeat(ctx, s.Replica, s.slots.count(), s.replicaTimeout())
 	if err != nil {
 		return err
 	}
@@ -105,7 +105,7 @@ func (s *Service) recoverLostAttempts(ctx context.Context) error {
 	// Attempts of this replica are not lost, however late its heartbeats are.
 	lost = slices.DeleteFunc(lost, func(a store.Attempt) bool { return a.Replica == s.Replica })
 	held := s.leases.all() // before the rows are read, so that the rows are at least as new
-	ours, err := s.Store.AttemptsOf(ctx, s.Replica)
+	ours, err := s.Store.AttemptsOfReplica(ctx, s.Replica)
 	if err != nil {
 		return err
 	}

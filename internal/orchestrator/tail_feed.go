@@ -11,7 +11,7 @@ type tailFeed struct {
 
 func newTailFeed() *tailFeed { return &tailFeed{changed: make(chan struct{}, 1)} }
 
-func (f *tailFeed) onCommit(t store.Touched) {
+func (f *tailFeed) onCommit(t store.SessionUpdate) {
 	f.buffer.add(t)
 	signal(f.changed)
 }
@@ -32,7 +32,7 @@ type eventBuffer struct {
 // maxBuffered bounds the buffered events. A tail that is further behind reads the store.
 const maxBuffered = watchBatch
 
-func (o *eventBuffer) add(t store.Touched) {
+func (o *eventBuffer) add(t store.SessionUpdate) {
 	if o.last != t.LastSeq-int64(len(t.Events)) {
 		o.events = nil
 	}

@@ -10,8 +10,8 @@ import (
 )
 
 // commits returns a commit of so many events of a session, of which last is the last.
-func commits(last int64, events int) store.Touched {
-	t := store.Touched{Session: tree.SessionID{1}, LastSeq: last}
+func commits(last int64, events int) store.SessionUpdate {
+	t := store.SessionUpdate{Session: tree.SessionID{1}, LastSeq: last}
 	for n := last - int64(events) + 1; n <= last; n++ {
 		t.Events = append(t.Events, []byte(strconv.FormatInt(n, 10)))
 	}
@@ -23,21 +23,21 @@ func commits(last int64, events int) store.Touched {
 func TestEventBuffer(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		commits []store.Touched
+		commits []store.SessionUpdate
 		nudged  bool
 		seen    int64
 		want    []string
 		read    bool
 	}{
 		"nothing":                       {seen: 3, read: true},
-		"the next":                      {commits: []store.Touched{commits(5, 2)}, seen: 3, want: []string{"4", "5"}},
-		"the next two commits":          {commits: []store.Touched{commits(5, 2), commits(6, 1)}, seen: 3, want: []string{"4", "5", "6"}},
-		"some of it was seen":           {commits: []store.Touched{commits(5, 2), commits(6, 1)}, seen: 4, want: []string{"5", "6"}},
-		"all of it was seen":            {commits: []store.Touched{commits(5, 2)}, seen: 9},
-		"others have committed before":  {commits: []store.Touched{commits(7, 2)}, seen: 3, read: true},
-		"others have committed between": {commits: []store.Touched{commits(5, 2), commits(8, 1)}, seen: 3, read: true},
-		"others say so":                 {commits: []store.Touched{commits(5, 2)}, nudged: true, seen: 3, read: true},
-		"very much":                     {commits: []store.Touched{commits(5, 2), commits(5+maxBuffered, maxBuffered)}, seen: 3, read: true},
+		"the next":                      {commits: []store.SessionUpdate{commits(5, 2)}, seen: 3, want: []string{"4", "5"}},
+		"the next two commits":          {commits: []store.SessionUpdate{commits(5, 2), commits(6, 1)}, seen: 3, want: []string{"4", "5", "6"}},
+		"some of it was seen":           {commits: []store.SessionUpdate{commits(5, 2), commits(6, 1)}, seen: 4, want: []string{"5", "6"}},
+		"all of it was seen":            {commits: []store.SessionUpdate{commits(5, 2)}, seen: 9},
+		"others have committed before":  {commits: []store.SessionUpdate{commits(7, 2)}, seen: 3, read: true},
+		"others have committed between": {commits: []store.SessionUpdate{commits(5, 2), commits(8, 1)}, seen: 3, read: true},
+		"others say so":                 {commits: []store.SessionUpdate{commits(5, 2)}, nudged: true, seen: 3, read: true},
+		"very much":                     {commits: []store.SessionUpdate{commits(5, 2), commits(5+maxBuffered, maxBuffered)}, seen: 3, read: true},
 	} {
 		h := newHub()
 		f := newTailFeed()

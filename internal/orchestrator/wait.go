@@ -17,15 +17,15 @@ type waiter struct {
 
 	// Guarded by the hub.
 	target tree.ChildRun // the zero task: not known yet
-	end    *store.End    // the end of the task's last run that ended here, if it is known
+	end    *store.RunEnd // the end of the task's last run that ended here, if it is known
 }
 
 // onCommit makes the waiter look again if a run of its task has ended, or if its task is not known
 // yet.
-func (w *waiter) onCommit(t store.Touched) {
+func (w *waiter) onCommit(t store.SessionUpdate) {
 	ended := slices.Contains(t.Ended, w.target.Task)
 	if ended {
-		w.end = t.End(w.target.Task)
+		w.end = t.EndOf(w.target.Task)
 	}
 	if ended || w.target.Task.IsZero() {
 		w.wake(ended)
@@ -83,11 +83,11 @@ func (s *Service) checkRun(
 	ctx context.Context, tenant string, w *waiter, likely bool,
 ) (seen WaitResult, ended bool, err error) {
 	if end := s.hub.knownEnd(w); end != nil {
-		t, out, err := s.Store.EndOf(ctx, end)
+		t, out, err := s.Store.OutputAtEnd(ctx, end)
 		return WaitResult{t, out, end.Session()}, true, err
 	}
 	if !likely {
-		now, err := s.Store.Standing(ctx, tenant, w.session, w.target.Task)
+		now, err := s.Store.TaskStatus(ctx, tenant, w.session, w.target.Task)
 		if err != nil || !s.isPast(w, now) {
 			return WaitResult{}, false, err
 		}
@@ -96,7 +96,7 @@ func (s *Service) checkRun(
 	if err != nil {
 		return WaitResult{}, false, err
 	}
-	ended = s.isPast(w, store.StandingOf(t))
+	ended = s.isPast(w, store.TaskStatusOf(t))
 	if t.Run > w.target.Run {
 		t, out, err = s.outputOf(ctx, t, w.target.Run)
 	}
@@ -105,7 +105,7 @@ func (s *Service) checkRun(
 
 // isPast reports whether a task has passed the run that a waiter waits for. If the waiter has named
 // no run, that becomes the current one.
-func (s *Service) isPast(w *waiter, now store.Standing) bool {
+func (s *Service) isPast(w *waiter, now store.TaskStatus) bool {
 	of := tree.ChildRun{Task: now.Task, Run: w.target.Run}
 	if of.Run == 0 {
 		of.Run = now.Run

@@ -48,8 +48,8 @@ func newDeltaObserver(wanted bool) *deltaObserver {
 	return v
 }
 
-func (*deltaObserver) onCommit(store.Touched) {}
-func (*deltaObserver) onMayHaveChanged()      {}
+func (*deltaObserver) onCommit(store.SessionUpdate) {}
+func (*deltaObserver) onMayHaveChanged()            {}
 
 // watch is one watch of a session.
 type watch struct {
@@ -76,7 +76,7 @@ func (s *Service) WatchSession(ctx context.Context, tenant string, id tree.Sessi
 	case w.After >= session.NextSeq:
 		return nil, tree.ErrBeyondEnd.With("after_seq is %d, the last event %d", w.After, session.NextSeq-1)
 	}
-	if w.Deltas && !s.Store.Alone() {
+	if w.Deltas && !s.Store.Exclusive() {
 		defer s.interests.join(id)()
 	}
 	v := &watch{svc: s, id: id, several: w.SeveralEvents, last: w.After, send: send}

@@ -14,14 +14,14 @@ import (
 type AgentVersion struct {
 	Name    string
 	Version string
-	PutAt   time.Time // zero where it is not asked for
+	PutAt   time.Time // zero where it is not read
 }
 
-// MaxTenantAgents bounds the agents that one tenant may put.
+// MaxTenantAgents limits the agents of one tenant.
 const MaxTenantAgents = 1000
 
-// PutAgent keeps a definition for a tenant and makes it the one that counts under
-// its name. The versions that counted before stay, for the tasks that pin them.
+// PutAgent stores a definition of a tenant and makes it the current version under its name. Earlier
+// versions stay for the tasks that pin them.
 func (s *Store) PutAgent(ctx context.Context, tenant string, v AgentVersion, body []byte) error {
 	tooMany := false
 	err := s.write(ctx, func(ctx context.Context, b *batch) error {
@@ -53,8 +53,7 @@ func (s *Store) PutAgent(ctx context.Context, tenant string, v AgentVersion, bod
 	return err
 }
 
-// DropAgent takes an agent of a tenant's away, and gives the version that counted.
-// Its versions stay.
+// DropAgent deletes an agent of a tenant and returns its current version. Its versions stay.
 func (s *Store) DropAgent(ctx context.Context, tenant, name string) (version string, err error) {
 	err = s.write(ctx, func(ctx context.Context, b *batch) error {
 		version = ""
@@ -71,19 +70,19 @@ func (s *Store) DropAgent(ctx context.Context, tenant, name string) (version str
 	return version, err
 }
 
-// TenantAgents lists the agents that a tenant has put, by name, with the versions
-// that count.
+// TenantAgents lists a tenant's agents, by name, with their current versions.
 func (s *Store) TenantAgents(ctx context.Context, tenant string) ([]AgentVersion, error) {
-	return query(ctx, glancing{s.db}, "tenant_agents", plainVersionRow, tenant)
+	return query(ctx, coalescingReader{s.db}, "tenant_agents", plainVersionRow, tenant)
 }
 
-// AgentsSnapshot is which agents a tenant had put at some time. It never changes.
+// AgentsSnapshot is the list of a tenant's agents at some time. It never changes.
 type AgentsSnapshot struct {
 	versions []AgentVersion
-	lines    string // the same, as the database puts it
+	lines    string // the same, in the form that agents_unchanged compares
 }
 
-// SnapshotAgents is TenantAgents for what is to be decided only as long as they are the same.
+// SnapshotAgents is TenantAgents for a command that is to be decided only if the agents are still
+// the same.
 func (s *Store) SnapshotAgents(ctx context.Context, tenant string) (*AgentsSnapshot, error) {
 	versions, err := s.TenantAgents(ctx, tenant)
 	if err != nil {
@@ -96,20 +95,20 @@ func (s *Store) SnapshotAgents(ctx context.Context, tenant string) (*AgentsSnaps
 	return &AgentsSnapshot{versions, strings.Join(lines, "\n")}, nil
 }
 
-// Versions lists them, by name.
+// Versions lists the agents, by name.
 func (a *AgentsSnapshot) Versions() []AgentVersion { return a.versions }
 
-// ErrAgentsChanged says that a tenant's agents are not those that a session was to be opened
-// with. Nothing was decided.
+// ErrAgentsChanged says that a tenant's agents are not those with which a session was to be opened.
+// Nothing was decided.
 var ErrAgentsChanged = errors.New("store: the tenant's agents are others now")
 
-// readsAgents reports whether a batch reads the agents of tenants before it decides, instead
-// of having the database look that they are still the same.
-func (b *batch) readsAgents() bool { return b.care == rereading || b.Alone() }
+// readsAgents reports whether a batch reads the agents of tenants before it decides, instead of
+// having the database compare them.
+func (b *batch) readsAgents() bool { return b.mode == modeReread || b.Exclusive() }
 
-// unchangedAgents has the database look that a tenant's agents are those that a session is
-// to be opened with. It fails with errChanged if they are not.
-func (b *batch) unchangedAgents(tenant string, then *AgentsSnapshot) []lookup {
+// compareAgents has the database compare a tenant's agents with those with which a session is to be
+// opened. It fails with errChanged if they differ.
+func (b *batch) compareAgents(tenant string, then *AgentsSnapshot) []lookup {
 	if b.agents[tenant] == &then.versions {
 		return nil
 	}
@@ -117,8 +116,9 @@ func (b *batch) unchangedAgents(tenant string, then *AgentsSnapshot) []lookup {
 	return []lookup{{"agents_unchanged", [][]any{{tenant, then.lines}}, func(row row) error { return row.Scan(new(int)) }}}
 }
 
-// otherAgents reports whether a session was to be opened with agents that are others now.
-func (b *batch) otherAgents(p *Pending) bool {
+// agentsDiffer reports whether the tenant's agents are not those with which a session was to be
+// opened.
+func (b *batch) agentsDiffer(p *Pending) bool {
 	if p.agents == nil || !b.readsAgents() {
 		return false
 	}
@@ -127,8 +127,7 @@ func (b *batch) otherAgents(p *Pending) bool {
 
 func plainVersionRow(v *AgentVersion) []any { return []any{&v.Name, &v.Version} }
 
-// AgentVersions lists the versions that a tenant has put of an agent, the one that
-// was put last first.
+// AgentVersions lists the versions of an agent that a tenant has put, newest first.
 func (s *Store) AgentVersions(ctx context.Context, tenant, name string, limit int) ([]AgentVersion, error) {
 	return query(ctx, s.db, "tenant_agent_versions", func(v *AgentVersion) []any {
 		v.Name = name

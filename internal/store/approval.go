@@ -23,11 +23,11 @@ func approvalRow(a *Approval) []any {
 	}
 }
 
-// countedApprovals bounds how many open approvals are counted.
+// countedApprovals limits how many open approvals are counted.
 const countedApprovals = 10_000
 
-// OpenApprovals counts the approvals of all tenants that nobody has decided, up to
-// countedApprovals, and says for how long the oldest of them has been open.
+// OpenApprovals counts the open approvals of all tenants, up to countedApprovals, and gives the age
+// of the oldest.
 func (s *Store) OpenApprovals(ctx context.Context) (open int, oldest time.Duration, err error) {
 	type counted struct {
 		open   int
@@ -43,12 +43,12 @@ func (s *Store) OpenApprovals(ctx context.Context) (open int, oldest time.Durati
 }
 
 // approvals looks up approvals by their ids.
-func (b *batch) approvals(wanted []want) (_ lookup, put func()) {
-	found := map[inSession[tree.ApprovalID]]*tree.Approval{}
+func (b *batch) approvals(wanted []sessionNeeds) (_ lookup, put func()) {
+	found := map[sessionKey[tree.ApprovalID]]*tree.Approval{}
 	var keys [][]any
 	for _, w := range wanted {
 		for _, id := range w.Approvals {
-			k := inSession[tree.ApprovalID]{w.session, id}
+			k := sessionKey[tree.ApprovalID]{w.session, id}
 			if _, asked := found[k]; !asked {
 				found[k] = nil
 				keys = append(keys, []any{idColumn(&k.session), idColumn(&k.key)})
@@ -58,7 +58,7 @@ func (b *batch) approvals(wanted []want) (_ lookup, put func()) {
 	take := func(row row) error {
 		a := &Approval{}
 		err := row.Scan(approvalRow(a)...)
-		found[inSession[tree.ApprovalID]{a.Session, a.ID}] = &a.Approval
+		found[sessionKey[tree.ApprovalID]{a.Session, a.ID}] = &a.Approval
 		return err
 	}
 	return lookup{"approvals", keys, take}, func() {
@@ -73,21 +73,20 @@ func (s *Store) Approval(ctx context.Context, tenant string, id tree.ApprovalID)
 	return one(ctx, s.db, tree.ErrNoApproval.With("%s", id), "approval_by_id", approvalRow, tenant, idColumn(&id))
 }
 
-// Approvals reads a page of the open approvals of all sessions of a tenant, oldest
-// first. Where most are of other tenants a page is not full, and may be empty: one look is at
-// so many approvals only.
+// Approvals reads a page of the open approvals of all sessions of a tenant, oldest first. If most
+// of them belong to other tenants, a page is not full, and may be empty: one read scans a limited
+// number of rows.
 func (s *Store) Approvals(ctx context.Context, tenant, token string, size int) (Page[Approval], error) {
 	list := listOf("approvals", tenant)
 	var after tree.ApprovalID
 	if _, err := list.after(token, after[:]); err != nil {
 		return Page[Approval]{}, err
 	}
-	found, last, err := scan(ctx, s.scans, "approvals_of_tenant", approvalRow, size, rowsOfLook, tenant, after[:], size, rowsOfLook)
+	found, last, err := scan(ctx, s.scans, "approvals_of_tenant", approvalRow, size, maxScanRows, tenant, after[:], size, maxScanRows)
 	return pageOf(found, last, list.ofApproval), err
 }
 
-// SessionApprovals reads a page of the approvals of a session, oldest first: those
-// that are open, or all there ever were.
+// SessionApprovals reads a page of a session's approvals, oldest first: the open ones, or all.
 func (s *Store) SessionApprovals(ctx context.Context, session tree.SessionID, all bool, token string, size int) (Page[Approval], error) {
 	highest := int(tree.ApprovalOpen)
 	if all {

@@ -87,15 +87,15 @@ func life(ctx context.Context, db *store.Store, id tree.SessionID, agent *tree.A
 	return nil
 }
 
-// BenchmarkTakeReady is a look at what may be announced while one session has
+// BenchmarkPickReady is a look at what may be announced while one session has
 // 10,000 or 100,000 ready runs and runs all it may, beside another that has one.
-func BenchmarkTakeReady(b *testing.B) {
+func BenchmarkPickReady(b *testing.B) {
 	for _, ready := range []int{10_000, 100_000} {
-		dialects(b, fmt.Sprint(ready), func(b *testing.B, database string) { benchmarkTakeReady(b, database, ready) })
+		dialects(b, fmt.Sprint(ready), func(b *testing.B, database string) { benchmarkPickReady(b, database, ready) })
 	}
 }
 
-func benchmarkTakeReady(b *testing.B, database string, ready int) {
+func benchmarkPickReady(b *testing.B, database string, ready int) {
 	db := running(b, store.Config{Database: database, Replica: "bench", MaxBatch: 1000})
 	var flood, other tree.SessionID
 	flood[15], other[15] = 1, 2
@@ -119,11 +119,11 @@ func benchmarkTakeReady(b *testing.B, database string, ready int) {
 			}
 		}
 	}
-	if taken, err := db.TakeReady(b.Context(), 100, time.Hour); err != nil || len(taken) != limits.Running+1 {
+	if taken, err := db.PickReady(b.Context(), 100, time.Hour); err != nil || len(taken) != limits.Running+1 {
 		b.Fatalf("taken were %d, %v", len(taken), err)
 	}
 	for b.Loop() {
-		if taken, err := db.TakeReady(b.Context(), 100, time.Hour); err != nil || len(taken) > 0 {
+		if taken, err := db.PickReady(b.Context(), 100, time.Hour); err != nil || len(taken) > 0 {
 			b.Fatalf("taken were %d, %v", len(taken), err)
 		}
 	}

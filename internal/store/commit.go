@@ -10,167 +10,168 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// batch is what one transaction does.
+// batch is the work of one transaction.
 type batch struct {
 	*committer
-	tx       transaction
-	now      time.Time
-	sessions map[tree.SessionID]*session
-	order    []tree.SessionID // of sessions, by arrival
-	fairNow  int64
-	once     map[requestKey]*request // nil: was not answered
-	answered []requestKey            // requests that this batch has answered first
-	ready    []Ready
-	events   map[tree.SessionID][][]byte // as they are stored
-	agents   map[string]*[]AgentVersion  // of the tenants whose runs are claimed, or whose sessions are opened
-	locked   bool                        // the sessions that were there are, or will be with what is sent next; see locking.go
-	unread   bool                        // what was asked for has not come: the connection was lost once it was committed
-	care     care
-	standby  Standby // nil: no slot is given anything
-	given    []given
+	tx             transaction
+	now            time.Time
+	sessions       map[tree.SessionID]*cachedSession
+	order          []tree.SessionID // the keys of sessions, in order of arrival
+	virtualTime    int64
+	requests       map[requestKey]*request // by key; nil: not answered before
+	newRequests    []requestKey            // requests that this batch was the first to answer
+	ready          []Ready
+	events         map[tree.SessionID][][]byte // as they are stored
+	agents         map[string]*[]AgentVersion  // of the tenants whose runs are claimed or whose sessions are opened
+	locked         bool                        // the existing sessions are locked, or will be with the next statements; see locking.go
+	resultsMissing bool                        // rows of later lookups did not arrive: the connection was lost after the commit
+	mode           commitMode
+	standby        Standby // nil: no slot stands by
+	assignments    []slotAssignment
 
-	announced, waiting, claimed int // ready runs, see ahead
+	announced, waiting, claimed int // counts of ready runs, for announceWindow
 }
 
 func (c *committer) newBatch(tx transaction) *batch {
 	return &batch{
-		committer: c, tx: tx, sessions: map[tree.SessionID]*session{}, events: map[tree.SessionID][][]byte{},
-		once: map[requestKey]*request{}, agents: map[string]*[]AgentVersion{},
+		committer: c, tx: tx, sessions: map[tree.SessionID]*cachedSession{}, events: map[tree.SessionID][][]byte{},
+		requests: map[requestKey]*request{}, agents: map[string]*[]AgentVersion{},
 	}
 }
 
-// commit makes one transaction of a batch, tells what has changed, and answers everyone. If the
-// database refuses the batch, each gets a transaction of its own, so that only the culprit is
-// refused.
+// commit makes one transaction of a batch, reports the changes, and answers all callers. If the
+// database refuses the batch, each command gets a transaction of its own, so that only the one at
+// fault is refused.
 func (c *committer) commit(ctx context.Context, queued []*Pending) {
 	began := time.Now()
 	b, answers, err := c.transact(ctx, queued)
 	if err != nil {
 		c.Logger.ErrorContext(ctx, "a transaction failed", "commands", len(queued), "error", err)
-		if !errors.Is(err, ErrUnavailable) && c.apart(ctx, queued, err) {
+		if !errors.Is(err, ErrUnavailable) && c.commitSeparately(ctx, queued, err) {
 			return
 		}
 		for _, p := range queued {
-			p.settle(decided{err: shown(err)}, AtHand{})
+			p.complete(commandResult{err: publicError(err)}, CachedConversation{})
 		}
 		return
 	}
-	// Who has got a run takes with it what is remembered; who is answered may ask at once for what
-	// was told; and what is told are the changes, which are gone from what is held.
-	b.remember()
-	b.tell(queued, answers, began)
+	// The order matters. Claimed runs take their conversations from the caches, so these are updated
+	// first. A caller that is answered may read at once what OnCommit was told, so it is notified
+	// before. Caching the sessions clears their changes, which notify reports, so it comes last.
+	b.updateCaches()
+	b.notify(queued, answers, began)
 	b.answer(queued, answers)
-	b.hold()
+	b.cacheSessions()
 }
 
-// remember takes in what was stored that a claim may need soon, and how many runs are announced.
-func (b *batch) remember() {
+// updateCaches caches what a claim may need soon, and counts the announced runs.
+func (b *batch) updateCaches() {
 	for _, id := range b.order {
 		view := b.sessions[id].view
 		changes := view.Changes()
-		b.beginnings.keep(id, changes.Messages)
-		b.wakings.keep(id, changes, b.held)
-		b.prompts.keep(id, view)
+		b.firstMessages.put(id, changes.Messages)
+		b.tails.put(id, changes, b.held)
+		b.prompts.put(id, view)
 	}
-	b.ahead.committed(b.announced, b.waiting, b.claimed)
+	b.window.committed(b.announced, b.waiting, b.claimed)
 }
 
-// tell tells the slots that have got runs, and then whoever else wants to hear what was stored.
-func (b *batch) tell(queued []*Pending, answers []decided, began time.Time) {
-	b.tellGiven()
-	told := b.told()
+// notify tells the slots that got runs, and then calls OnCommit.
+func (b *batch) notify(queued []*Pending, answers []commandResult, began time.Time) {
+	b.notifySlots()
+	told := b.summary()
 	told.Commands, told.Refused, told.Took = len(queued), refusals(answers), time.Since(began)
-	if !b.Unmeasured {
-		told.Verdicts = append(told.Verdicts, notSpawned(queued, answers)...)
+	if !b.SkipMetrics {
+		told.SpawnOutcomes = append(told.SpawnOutcomes, refusedSpawns(queued, answers)...)
 	}
 	b.OnCommit(told)
 }
 
-// answer answers everyone, with what is known of the runs that were claimed.
-func (b *batch) answer(queued []*Pending, answers []decided) {
+// answer answers all callers, with the cached conversations of the runs that they claimed.
+func (b *batch) answer(queued []*Pending, answers []commandResult) {
 	for i, p := range queued {
-		var known AtHand
+		var known CachedConversation
 		if p.slot == nil {
-			known = b.atHand(answers[i].claimed())
+			known = b.cachedConversation(answers[i].claimed())
 		}
-		p.settle(answers[i], known)
+		p.complete(answers[i], known)
 	}
 }
 
-// hold keeps the sessions for the next batch.
-func (b *batch) hold() {
+// cacheSessions keeps the sessions for the next batches.
+func (b *batch) cacheSessions() {
 	for _, id := range b.order {
-		b.known.keep(id, b.sessions[id])
+		b.sessionCache.put(id, b.sessions[id])
 	}
 }
 
-// apart makes transactions of less than what the database has refused together: of one
-// request each, for which no slot waits, or of one without the run that it would take. It
-// reports false if there is no less.
-func (c *committer) apart(ctx context.Context, queued []*Pending, refused error) bool {
+// commitSeparately commits in smaller parts what the database has refused: each command alone and
+// without standby slots, or a single command without the run that it would claim next. It returns
+// false if there is no smaller part.
+func (c *committer) commitSeparately(ctx context.Context, queued []*Pending, refused error) bool {
 	switch offer := queued[0].offer; {
-	case len(queued) > 1 || !queued[0].alone:
+	case len(queued) > 1 || !queued[0].isolated:
 	case offer != nil && offer.refused == nil:
-		offer.refused = shown(refused)
+		offer.refused = publicError(refused)
 	default:
 		return false
 	}
 	for _, p := range queued {
-		p.alone = true
+		p.isolated = true
 		c.commit(ctx, []*Pending{p})
 	}
 	return true
 }
 
-// errChanged says that somebody else has changed what a batch was decided upon.
+// errChanged says that another replica has changed what a batch was decided on.
 var errChanged = errors.New("store: a session, or a tenant's agents, are not as they are held")
 
-// care is what a try to make a transaction of a batch takes for granted.
-type care uint8
+// commitMode says what an attempt at a transaction assumes.
+type commitMode uint8
 
 const (
-	// supposing: what should be new is not there. A session whose id was made for it is not
-	// looked for, and new rows are inserted where others replace what is there. It is how the
-	// first try goes, where a look would be another round trip; if a row is there after all, it
-	// is refused, and the writer tries again.
-	supposing care = iota + 1
-	// careful: nothing is supposed.
-	careful
-	// rereading comes after errChanged. Nothing is supposed, and the agents of tenants, which
-	// the database has only compared before, are read.
-	rereading
+	// modeOptimistic assumes that what should be new does not exist. A session with a generated id
+	// is not looked up, and new rows are inserted, not upserted. It is the mode of the first
+	// attempt where a lookup costs a round trip. If a row exists after all, the insert is refused
+	// and the writer tries again.
+	modeOptimistic commitMode = iota + 1
+	// modeConservative assumes nothing.
+	modeConservative
+	// modeReread follows errChanged. It assumes nothing, and also reads the agents of tenants,
+	// which were only compared before.
+	modeReread
 )
 
-// transact makes one transaction of a batch. If somebody else has changed what it was decided
-// upon, it is made again upon what is there now.
-func (c *committer) transact(ctx context.Context, queued []*Pending) (b *batch, answers []decided, err error) {
-	care := supposing
-	if c.Alone() {
-		care = careful
+// transact makes one transaction of a batch. If another replica has changed what it was decided on,
+// the transaction is made again on the current state.
+func (c *committer) transact(ctx context.Context, queued []*Pending) (b *batch, answers []commandResult, err error) {
+	care := modeOptimistic
+	if c.Exclusive() {
+		care = modeConservative
 	}
 	try := func(tx transaction) (err error) {
-		b.spoil() // a first try came to nothing
+		b.discardSessions() // of a failed attempt
 		b = c.newBatch(tx)
-		b.care, care = care, max(care, careful)
-		if c.Standby != nil && !queued[0].alone {
+		b.mode, care = care, max(care, modeConservative)
+		if c.Standby != nil && !queued[0].isolated {
 			b.standby = c.Standby()
 		}
-		answers, err = b.carryOut(ctx, queued)
+		answers, err = b.execute(ctx, queued)
 		return err
 	}
 	if err = c.writer.transact(ctx, try); errors.Is(err, errChanged) {
-		b.contest()
-		b, care = nil, rereading
+		b.markSessionsDirty()
+		b, care = nil, modeReread
 		err = c.writer.transact(ctx, try)
 	}
 	if err != nil {
-		b.spoil()
+		b.discardSessions()
 	}
 	return b, answers, err
 }
 
-// refusals gives the reasons of what was refused.
-func refusals(answers []decided) (reasons []string) {
+// refusals gives the reasons of the refused commands.
+func refusals(answers []commandResult) (reasons []string) {
 	for _, a := range answers {
 		if known, ok := errors.AsType[*tree.Error](a.err); ok {
 			reasons = append(reasons, known.Reason())
@@ -179,22 +180,22 @@ func refusals(answers []decided) (reasons []string) {
 	return reasons
 }
 
-// notSpawned gives why clients were refused children. Of the calls of agents the
-// decisions tell, since they are carried out.
-func notSpawned(queued []*Pending, answers []decided) (verdicts []tree.Verdict) {
+// refusedSpawns gives the refusals of children that clients asked for. Those that agents ask for
+// are reported by the decisions themselves, because their commands are carried out.
+func refusedSpawns(queued []*Pending, answers []commandResult) (verdicts []tree.SpawnOutcome) {
 	for i, p := range queued {
 		if _, wish := p.cmd.(tree.SpawnTask); !wish {
 			continue
 		}
 		if known, ok := errors.AsType[*tree.Error](answers[i].err); ok {
-			verdicts = append(verdicts, tree.Verdict{Kind: tree.KindAgent, Refused: known.Reason()})
+			verdicts = append(verdicts, tree.SpawnOutcome{Kind: tree.KindAgent, Refused: known.Reason()})
 		}
 	}
 	return verdicts
 }
 
-// shown is what those are told whose transaction failed.
-func shown(err error) error {
+// publicError is the error for the callers of a failed transaction. Details are only logged.
+func publicError(err error) error {
 	var known *tree.Error
 	switch {
 	case errors.Is(err, errDefect):
@@ -205,28 +206,28 @@ func shown(err error) error {
 	return ErrUnavailable.With("the database did not take the transaction")
 }
 
-// errDefect says that a decision panicked. Trying again would not help.
+// errDefect says that a decision panicked. A retry would not help.
 var errDefect = errors.New("store: a decision failed")
 
-// decided is the outcome of one command.
-type decided struct {
-	answer   tree.Answer
-	err      error
-	opened   *opened       // nil if it has not opened a session
-	taken    *tree.Claimed // a run in the place of the one that was given back
-	notTaken error         // why it is not the one that was asked for
+// commandResult is the outcome of one command.
+type commandResult struct {
+	answer  tree.Answer
+	err     error
+	opened  *openedSession // nil unless it opened a session
+	nextRun *tree.Claimed  // claimed in place of the run that was given back
+	nextErr error          // why the requested next run was refused
 }
 
-// claimed gives the run that a worker has got, if it has got one.
-func (d *decided) claimed() *tree.Claimed {
+// claimed gives the run that the worker got; nil if it got none.
+func (d *commandResult) claimed() *tree.Claimed {
 	if claimed, ok := d.answer.(*tree.Claimed); ok {
 		return claimed
 	}
-	return d.taken
+	return d.nextRun
 }
 
-// carryOut does all the work between BEGIN and COMMIT.
-func (b *batch) carryOut(ctx context.Context, queued []*Pending) (answers []decided, err error) {
+// execute does all the work between BEGIN and COMMIT.
+func (b *batch) execute(ctx context.Context, queued []*Pending) (answers []commandResult, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("%w: %v\n%s", errDefect, p, debug.Stack())
@@ -235,7 +236,7 @@ func (b *batch) carryOut(ctx context.Context, queued []*Pending) (answers []deci
 	if err := b.prefetch(ctx, queued); err != nil {
 		return nil, fmt.Errorf("reading: %w", err)
 	}
-	answers = make([]decided, len(queued))
+	answers = make([]commandResult, len(queued))
 	for i, p := range queued {
 		if answers[i], err = b.decide(ctx, p); err != nil {
 			return nil, err
@@ -250,18 +251,18 @@ func (b *batch) carryOut(ctx context.Context, queued []*Pending) (answers []deci
 	return answers, nil
 }
 
-// prefetch reads what the commands need, all of them together, as far as can be
-// told before the first is decided.
+// prefetch reads the rows that the commands need, as far as they are known before the first command
+// is decided, in as few round trips as possible.
 func (b *batch) prefetch(ctx context.Context, queued []*Pending) error {
 	if err := b.loadFirst(ctx, queued); err != nil {
 		return err
 	}
 	for {
-		var wanted []want
+		var wanted []sessionNeeds
 		for _, p := range queued {
 			for id, cmd := range p.commands() {
 				if missing := b.sessions[id].view.Missing(cmd); !missing.Empty() {
-					wanted = append(wanted, want{id, missing})
+					wanted = append(wanted, sessionNeeds{id, missing})
 				}
 			}
 		}
@@ -274,82 +275,81 @@ func (b *batch) prefetch(ctx context.Context, queued []*Pending) error {
 	}
 }
 
-// decide lets one command be decided. The error fails the whole batch.
-func (b *batch) decide(ctx context.Context, p *Pending) (decided, error) {
+// decide decides one command. The error fails the whole batch.
+func (b *batch) decide(ctx context.Context, p *Pending) (commandResult, error) {
 	if p.cmd == nil {
-		return decided{}, p.step(ctx, b)
+		return commandResult{}, p.step(ctx, b)
 	}
 	if p.key != nil {
-		if r := b.once[requestKey{p.session, p.key.Key}]; r != nil {
-			return r.repeat(p.key.Hash), nil
+		if r := b.requests[requestKey{p.session, p.key.Key}]; r != nil {
+			return r.replay(p.key.Hash), nil
 		}
 	}
 	if claim, ok := p.cmd.(tree.Claim); ok {
 		got, refused, err := b.claim(ctx, p.session, claim)
 		if got == nil {
-			return decided{err: refused}, err
+			return commandResult{err: refused}, err
 		}
 		if p.slot != nil {
-			b.given = append(b.given, given{p.slot, got, true})
+			b.assignments = append(b.assignments, slotAssignment{p.slot, got, true})
 		}
-		return decided{answer: got}, err
+		return commandResult{answer: got}, err
 	}
-	if b.otherAgents(p) {
-		return decided{err: ErrAgentsChanged}, nil
+	if b.agentsDiffer(p) {
+		return commandResult{err: ErrAgentsChanged}, nil
 	}
 	answer, refused, err := b.apply(ctx, p.session, p.cmd)
 	if err != nil || refused != nil {
-		return decided{err: refused}, err
+		return commandResult{err: refused}, err
 	}
 	if p.key != nil {
 		key := requestKey{p.session, p.key.Key}
-		b.once[key] = &request{hash: p.key.Hash, answer: answer}
-		b.answered = append(b.answered, key)
+		b.requests[key] = &request{hash: p.key.Hash, answer: answer}
+		b.newRequests = append(b.newRequests, key)
 	}
 	taken, notTaken, err := b.fillSlot(ctx, p, answer)
-	return decided{answer, nil, openedBy(b.sessions[p.session].view, answer), taken, notTaken}, err
+	return commandResult{answer, nil, newOpenedSession(b.sessions[p.session].view, answer), taken, notTaken}, err
 }
 
-// apply lets a command be decided upon its session. The second error fails the whole
-// batch.
+// apply decides a command on its session. The second error fails the whole batch.
 func (b *batch) apply(ctx context.Context, id tree.SessionID, cmd tree.Command) (answer tree.Answer, refused, err error) {
 	view := b.sessions[id].view
-	// An earlier command of the batch may have led to rows that were not foreseen.
+	// An earlier command of the batch may have led to rows that were not prefetched.
 	for missing := view.Missing(cmd); !missing.Empty(); missing = view.Missing(cmd) {
-		if err := b.load(ctx, []want{{id, missing}}); err != nil {
+		if err := b.load(ctx, []sessionNeeds{{id, missing}}); err != nil {
 			return nil, nil, fmt.Errorf("reading: %w", err)
 		}
 	}
-	answer, refused = tree.Decide(view, tree.Env{Now: b.timeIn(view), NewID: b.NewID, Replica: b.Replica, Unmeasured: b.Unmeasured}, cmd)
+	answer, refused = tree.Decide(view, tree.Env{Now: b.sessionNow(view), NewID: b.NewID, Replica: b.Replica, SkipMetrics: b.SkipMetrics}, cmd)
 	return answer, refused, nil
 }
 
-// told says what the batch has changed.
-func (b *batch) told() Commit {
-	c := Commit{Ready: b.ready, Sessions: make([]Touched, 0, len(b.order))}
+// summary describes what the batch has changed.
+func (b *batch) summary() Commit {
+	c := Commit{Ready: b.ready, Sessions: make([]SessionUpdate, 0, len(b.order))}
 	for _, id := range b.order {
 		v := b.sessions[id].view
 		changes := v.Changes()
 		c.Revoked = append(c.Revoked, changes.Revoked...)
 		c.Released = append(c.Released, changes.Released...)
-		for i := range changes.Passed {
-			c.Passed = append(c.Passed, Passed{id, &changes.Passed[i]})
+		for i := range changes.Phases {
+			c.Phases = append(c.Phases, CompletedPhase{id, &changes.Phases[i]})
 		}
-		c.Verdicts = append(c.Verdicts, changes.Verdicts...)
+		c.SpawnOutcomes = append(c.SpawnOutcomes, changes.SpawnOutcomes...)
 		for _, m := range changes.Messages {
 			if m.Usage.Cost > 0 {
-				c.Spent = append(c.Spent, Spent{m.Model, m.Usage.Cost})
+				c.Costs = append(c.Costs, ModelCost{m.Model, m.Usage.Cost})
 			}
 		}
 		if len(changes.Events) == 0 {
 			continue
 		}
-		touched := Touched{Session: id, LastSeq: v.Session().NextSeq - 1, Events: b.events[id], Begun: b.begun(id)}
+		touched := SessionUpdate{Session: id, LastSeq: v.Session().NextSeq - 1, Events: b.events[id], RootStart: b.rootStart(id)}
 		for _, r := range changes.Runs {
 			touched.Ended = append(touched.Ended, r.Task)
 		}
 		if len(touched.Ended) > 0 {
-			touched.End = b.ends(id, *changes)
+			touched.EndOf = b.ends(id, *changes)
 		}
 		c.Sessions = append(c.Sessions, touched)
 		c.Room = c.Room || b.sessions[id].madeRoom(changes)

@@ -6,53 +6,54 @@ import (
 	"time"
 )
 
-// committer makes one transaction after another of the commands that queue to it.
-// A session's commands all queue to the same one, so they are decided in order.
+// committer makes one transaction after another of the commands that queue to it. All commands of a
+// session queue to the same committer, so they are decided in order.
 type committer struct {
 	*Store
-	writer     writer
-	queue      chan *Pending
-	most       int // of commands in one transaction
-	known      *known
-	beginnings beginnings
-	wakings    wakings
-	prompts    prompts
-	compared   [2][]any // rows that are only compared: they are large
-	present    present
-	turns      *turns // only of the one that takes steps
+	writer        writer
+	queue         chan *Pending
+	maxBatch      int // commands in one transaction
+	sessionCache  *sessionCache
+	firstMessages firstMessageCache
+	tails         tailCache
+	prompts       promptCache
+	rowBuffers    [2][]any // reused for large rows that are only compared
+	dbClock       dbClock
+	tenantTurns   *tenantTurns // used only by the committer of steps
 }
 
-func (s *Store) newCommitter(most int, patience time.Duration) *committer {
+func (s *Store) newCommitter(most int, timeout time.Duration) *committer {
 	return &committer{
-		Store: s, writer: packingWriter{s.db.writer(patience), s.packs, s.db.layout()}, queue: make(chan *Pending, 4*s.MaxBatch), most: most, known: newKnown(s.Committers),
-		beginnings: newBeginnings(), wakings: newWakings(), prompts: newPrompts(), turns: newTurns(),
+		Store: s, writer: packingWriter{s.db.writer(timeout), s.mayPack, s.db.layout()}, queue: make(chan *Pending, 4*s.MaxBatch), maxBatch: most, sessionCache: newSessionCache(s.Committers),
+		firstMessages: newFirstMessageCache(), tails: newTailCache(), prompts: newPromptCache(), tenantTurns: newTenantTurns(),
 	}
 }
 
 func (c *committer) run(ctx context.Context) {
-	idle := time.NewTicker(knownFor)
+	idle := time.NewTicker(sessionCacheTTL)
 	defer idle.Stop()
 	for ctx.Err() == nil {
 		select {
 		case p := <-c.queue:
 			c.commit(context.WithoutCancel(ctx), c.gather(p))
 		case <-idle.C:
-			c.known.forgetIdle()
+			c.sessionCache.evictIdle()
 		case <-ctx.Done():
 		}
 	}
 }
 
-// gather takes what has queued, up to a batch or what is queued together. Who has just been
-// answered gets the chance to ask for more first: fewer and larger transactions take less.
+// gather takes what has queued, up to a batch or a group that was queued together. It yields the
+// processor first, so that callers that were just answered can queue more: fewer and larger
+// transactions cost less.
 func (c *committer) gather(first *Pending) []*Pending {
-	batch := append([]*Pending{first}, first.with...)
-	for before := 0; before < len(batch) && len(batch) < c.most; {
+	batch := append([]*Pending{first}, first.group...)
+	for before := 0; before < len(batch) && len(batch) < c.maxBatch; {
 		before = len(batch)
 		runtime.Gosched()
-		for len(c.queue) > 0 && len(batch) < c.most {
+		for len(c.queue) > 0 && len(batch) < c.maxBatch {
 			p := <-c.queue
-			batch = append(append(batch, p), p.with...)
+			batch = append(append(batch, p), p.group...)
 		}
 	}
 	return batch

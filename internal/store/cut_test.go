@@ -199,16 +199,16 @@ func TestCutHeartbeat(t *testing.T) {
 	server := pgtest.Start(t)
 	p := newProxy(t, server.Addr())
 	db := replicas(t, p.database(server.Database(t)), 1)[0]
-	if _, err := db.Beat(t.Context(), "one", 4, time.Minute); err != nil { // which makes the connection
+	if _, err := db.Heartbeat(t.Context(), "one", 4, time.Minute); err != nil { // which makes the connection
 		t.Fatal(err)
 	}
 	c := p.arm(cut{answered: committed})
-	there, err := db.Beat(t.Context(), "one", 4, time.Minute)
+	there, err := db.Heartbeat(t.Context(), "one", 4, time.Minute)
 	<-c.done
 	if !errors.Is(err, store.ErrUnavailable) {
 		t.Errorf("its answer is %+v, %v", there, err)
 	}
-	if there, err := db.Beat(t.Context(), "one", 4, time.Minute); err != nil || there.Replicas != 1 || there.Slots != 4 {
+	if there, err := db.Heartbeat(t.Context(), "one", 4, time.Minute); err != nil || there.Replicas != 1 || there.Slots != 4 {
 		t.Errorf("the next one's is %+v, %v", there, err)
 	}
 }
@@ -300,7 +300,7 @@ func TestCutAgents(t *testing.T) {
 		if cutting {
 			<-done
 		}
-		seen, err := db.Recall(t.Context(), pending.AtHand())
+		seen, err := db.ConversationFromCache(t.Context(), pending.CachedConversation())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,9 +8,9 @@ import (
 	"github.com/coppice-run/coppice/internal/wire"
 )
 
-// Rows reads everything that the rules of a session are about, in one look.
-func (s *Store) Rows(ctx context.Context, id tree.SessionID) (*tree.Rows, error) {
-	r := &tree.Rows{}
+// Rows reads all rows of a session that the rules of tree.Diagnose are about, in one read.
+func (s *Store) Rows(ctx context.Context, id tree.SessionID) (*tree.SessionRows, error) {
+	r := &tree.SessionRows{}
 	var sessions []tree.Session
 	var ready []Ready
 	var attempts []Attempt
@@ -54,7 +54,7 @@ func (s *Store) Rows(ctx context.Context, id tree.SessionID) (*tree.Rows, error)
 
 func plainInboxRow(e *tree.InboxEntry) []any { return inboxRow(new(tree.SessionID), e, new([]byte)) }
 
-// heads reads a log.
+// heads decodes the heads of events.
 func heads(rows [][]byte) ([]tree.EventHead, error) {
 	heads := make([]tree.EventHead, len(rows))
 	for i, data := range rows {

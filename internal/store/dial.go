@@ -9,47 +9,49 @@ import (
 	"time"
 )
 
-// vanishedAfter is how long what was sent may go without being taken in before the system gives a
-// connection up. It would take a quarter of an hour by itself; this leaves time to try another
-// connection within reachPatience. Nothing is taken in if the machine of the server has vanished, but
-// neither is what there is no room for, since the server does not read: it waits for a lock, or is
-// frozen. So stalledAfter holds once more than takenUnread is on its way.
+// vanishedAfter is how long sent data may stay unacknowledged before the system gives a connection
+// up. The system's default is a quarter of an hour; this leaves time to try another connection
+// within reachTimeout.
+//
+// Data stays unacknowledged if the server's machine has vanished, but also if the receive buffer is
+// full because the server does not read: it waits for a lock, or is frozen. So once more than
+// peerReceiveBuffer is in flight, stalledAfter applies instead.
 const (
 	vanishedAfter = 3 * time.Second
 	stalledAfter  = 15 * time.Second
 )
 
-// takenUnread is for how much a machine has room though its server does not read, in bytes: half of
-// what Linux has for a new connection.
-const takenUnread = 32 << 10
+// peerReceiveBuffer is how many bytes a machine accepts while its server does not read: half of
+// Linux's buffer of a new connection.
+const peerReceiveBuffer = 32 << 10
 
 // dial connects to the server.
 func dial(ctx context.Context, network, address string) (net.Conn, error) {
-	d := net.Dialer{Control: vanishes, KeepAliveConfig: net.KeepAliveConfig{
+	d := net.Dialer{Control: setVanishTimeout, KeepAliveConfig: net.KeepAliveConfig{
 		Enable: true, Idle: vanishedAfter - time.Second, Interval: time.Second, Count: 1,
 	}}
 	conn, err := d.DialContext(ctx, network, address)
 	if tcp, is := conn.(*net.TCPConn); is {
-		return &link{TCPConn: tcp}, err
+		return &timeoutConn{TCPConn: tcp}, err
 	}
 	return conn, err
 }
 
-func vanishes(network, _ string, c syscall.RawConn) error {
+func setVanishTimeout(network, _ string, c syscall.RawConn) error {
 	if !strings.HasPrefix(network, "tcp") {
 		return nil
 	}
-	return giveUp(c, vanishedAfter)
+	return setUserTimeout(c, vanishedAfter)
 }
 
-// link is a connection over TCP, which is given up later while much is on its way.
-type link struct {
+// timeoutConn is a TCP connection whose timeout is longer while much data is in flight.
+type timeoutConn struct {
 	*net.TCPConn
-	unanswered atomic.Int64 // bytes that were sent since the server has last said something
-	much       bool
+	unanswered atomic.Int64 // bytes sent since the server's last answer
+	congested  bool
 }
 
-func (l *link) Read(p []byte) (int, error) {
+func (l *timeoutConn) Read(p []byte) (int, error) {
 	n, err := l.TCPConn.Read(p)
 	if n > 0 {
 		l.unanswered.Store(0)
@@ -57,24 +59,24 @@ func (l *link) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func (l *link) Write(p []byte) (int, error) {
-	if much := l.unanswered.Add(int64(len(p))) > takenUnread; much != l.much {
+func (l *timeoutConn) Write(p []byte) (int, error) {
+	if much := l.unanswered.Add(int64(len(p))) > peerReceiveBuffer; much != l.congested {
 		after := vanishedAfter
 		if much {
 			after = stalledAfter
 		}
-		if err := l.giveUp(after); err != nil {
+		if err := l.setUserTimeout(after); err != nil {
 			return 0, err
 		}
-		l.much = much
+		l.congested = much
 	}
 	return l.TCPConn.Write(p)
 }
 
-func (l *link) giveUp(after time.Duration) error {
+func (l *timeoutConn) setUserTimeout(after time.Duration) error {
 	c, err := l.SyscallConn()
 	if err != nil {
 		return err
 	}
-	return giveUp(c, after)
+	return setUserTimeout(c, after)
 }

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// giveUp bounds how long what was sent may go without being taken in.
-func giveUp(c syscall.RawConn, after time.Duration) error {
+// setUserTimeout limits how long sent data may stay unacknowledged.
+func setUserTimeout(c syscall.RawConn, after time.Duration) error {
 	var set error
 	err := c.Control(func(fd uintptr) {
 		set = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(after.Milliseconds()))

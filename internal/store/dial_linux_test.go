@@ -60,7 +60,7 @@ func TestDial(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	exchange(conn, server, takenUnread)
+	exchange(conn, server, peerReceiveBuffer)
 	bound("with little on its way", vanishedAfter)
 	exchange(conn, server, 1)
 	bound("with much on its way", stalledAfter)

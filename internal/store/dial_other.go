@@ -7,5 +7,5 @@ import (
 	"time"
 )
 
-// giveUp does nothing: here the system does not say how long to go on sending.
-func giveUp(syscall.RawConn, time.Duration) error { return nil }
+// setUserTimeout does nothing: this system has no such option.
+func setUserTimeout(syscall.RawConn, time.Duration) error { return nil }

@@ -11,52 +11,51 @@ import (
 	"time"
 )
 
-// database is an open database. Each dialect of SQL has its own kind; statements
-// go by name: that of their file, or put_, add_ or drop_ with that of a table.
+// database is an open database, one implementation per dialect of SQL. Statements are named after
+// their files, or put_, add_ or drop_ and a table.
 type database interface {
 	reader
-	// glance is load of a few rows that are found by their keys, which are not much to
-	// read: it may be made to wait for others' looks, to go with theirs.
-	glance(ctx context.Context, lookups ...lookup) error
-	// alone reports whether nobody else can have the database open.
-	alone() bool
+	// loadCoalesced is load for a few rows that are found by their keys. It may wait to share a
+	// round trip with other reads.
+	loadCoalesced(ctx context.Context, lookups ...lookup) error
+	// exclusive reports whether nobody else can have the database open.
+	exclusive() bool
 	// layout is how rows of the newest form are laid out.
 	layout() layout
-	// writer opens a connection that writes, each transaction of which may take so long.
-	// There is only one, which takes what it takes, where the database is had alone.
-	writer(patience time.Duration) writer
+	// writer opens a connection that writes; timeout limits each transaction. An exclusive database
+	// has only one writer, without a timeout.
+	writer(timeout time.Duration) writer
 	// close closes all connections.
 	close() error
 }
 
 // reader runs queries.
 type reader interface {
-	// load runs queries. They are sent together, and take effect in their order.
-	// Beside the committers all of them see one state of the database.
+	// load runs queries. They are sent together and take effect in order. Outside transactions,
+	// they all see one state of the database.
 	load(ctx context.Context, lookups ...lookup) error
 }
 
 // writer makes one transaction after another.
 type writer interface {
-	// transact lets work be done in a transaction and commits it. It may do so
-	// again from the start, when nothing of a first try was stored. An error that is
-	// ErrUnavailable says that the database is out of reach, and whether the outcome
-	// is unknown; after any other one nothing is stored.
+	// transact runs work in a transaction and commits it. It may run work again from the start, if
+	// nothing of the first attempt was stored. ErrUnavailable says that the database cannot be
+	// reached, and whether the outcome is unknown; after any other error nothing is stored.
 	transact(ctx context.Context, work func(transaction) error) error
 }
 
-// transaction reads and writes what one transaction does.
+// transaction reads and writes within one transaction.
 type transaction interface {
 	reader
-	// ask is load whose rows may come later, at the latest when the transaction is
-	// committed, but before those of the next load.
-	ask(ctx context.Context, lookups ...lookup) error
-	// save runs a statement for each row of arguments. It may fail later, at the
-	// latest when the transaction is committed, but before the next load.
+	// loadLater is load whose rows may arrive later: before those of the next load, and at the
+	// latest when the transaction is committed.
+	loadLater(ctx context.Context, lookups ...lookup) error
+	// save runs a statement once for each row of arguments. It may fail later: before the next
+	// load, and at the latest when the transaction is committed.
 	save(ctx context.Context, name string, rows ...[]any) error
 }
 
-// lookup is a query, for each key, and what is done with each row.
+// lookup is a query that runs once per key, and the function that scans each row.
 type lookup struct {
 	name string
 	keys [][]any
@@ -71,9 +70,9 @@ type row interface {
 //go:embed migrations sql
 var files embed.FS
 
-// readStatements gives the statements of a dialect by name: those of its own, then
-// those that all dialects share. In a file, a word in braces stands for what words
-// says, a table's name for its columns, and "ended" for the runs that have ended.
+// readStatements gives the statements of a dialect by name: its own and those that all dialects
+// share. In a file, a word in braces stands for its text in words, the name of a table for its
+// columns, and {ended} for the ended runs.
 func readStatements(dialect string, words map[string]string) (map[string]string, error) {
 	expansions := []string{"{ended}", endedRuns()}
 	for _, t := range tables {
@@ -104,8 +103,8 @@ func readStatements(dialect string, words map[string]string) (map[string]string,
 	return statements, nil
 }
 
-// values puts what the pointers of a row point to in their place: int64, string,
-// bool, []byte, or nil for NULL.
+// values replaces the pointers in a row by their values: int64, string, bool, []byte, or nil for
+// NULL.
 func values(row []any) (err error) {
 	for i, arg := range row {
 		switch arg := arg.(type) {
@@ -132,7 +131,7 @@ func values(row []any) (err error) {
 	return nil
 }
 
-// onConflict is what put does with a row that is there already.
+// onConflict is the clause by which put overwrites an existing row.
 func (t table) onConflict() string {
 	then := "NOTHING"
 	if t.fixed < len(t.columns) {

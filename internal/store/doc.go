@@ -1,120 +1,144 @@
-// Package store keeps the truth: sessions, their trees, transcripts and events,
-// in SQL.
+// Package store keeps the durable state in SQL: sessions, their trees, transcripts and
+// events.
 //
-// Update is the only way to change a session. Commands queue to a committer, those
-// of one session always to the same; it takes what has queued meanwhile, for many
-// sessions, and makes one transaction of it: it reads what the commands touch, lets
-// each be decided in the order of arrival (a refusal never disturbs the others),
-// writes with one statement a table, commits, and answers. So what was answered is
-// durable, a session's events have no gap, nothing is ever decided upon a row that
-// somebody else changes, and a commit is shared by all that wait for one. If the
-// database refuses a batch, its commands are committed one by one.
+// # Writing
 //
-// A committer holds what its last commits have left of their sessions, and decides the
-// next commands upon it. A SQLite file belongs to one process, which locks it, and has one
-// committer: what that holds is right.
+// Update is the only way to change a session. Commands queue to a committer; the commands
+// of one session always queue to the same one. A committer takes what has queued, for many
+// sessions, and makes one transaction of it (a batch). It reads the rows that the commands
+// need, decides the commands in the order of arrival, writes with one statement per table,
+// commits, and answers the callers. A refused command does not affect the others.
 //
-// A PostgreSQL database may be open in several replicas, each with a committer for every two
-// processors. A transaction begins by locking its sessions, in the order of their ids;
-// everything of a session is written under that lock, and each commit gives it another version.
-// Most transactions take one round trip, decided before it: begin, lock, compare the
-// versions, write, commit. If another replica was there first, the transaction fails at
-// the comparison, and is made again in two: begin, lock, the time, and what the commands
-// will need as far as can be guessed; and what they changed, with COMMIT. What the guess
-// has missed is read between them. The picker of ready runs waits for nobody but another picker, and has a
-// transaction of its own. When the connection is lost before COMMIT the batch is done
-// again; when it is lost at COMMIT, a row that bears the transaction's id declares it
-// void, or says that it was committed. So a restart of the server is a delay, unless it takes too long.
+// This gives four guarantees:
 //
-// A session that is opened with an id of its own is not looked for before: if it is there
-// after all, its row is refused, and the transaction is made again with a look. Who opens
-// it is answered with what the commit knows of it.
+//   - What was answered is durable.
+//   - The events of a session have no gap.
+//   - No command is decided on a row that somebody else has changed.
+//   - All commands that wait for a commit share one.
 //
-// What a worker needs of the conversation of a run that it has claimed was most often
-// written a moment before: a committer remembers it (beginning.go for a new child, waking.go
-// for a parent). A run that becomes ready as another is given back may be claimed with the
-// same transaction (taking.go), and so may one of another session that has waited for a slot;
-// for a slot that waits itself, what becomes ready is claimed at once (standby.go).
-// Who waits for a run is told how it has ended with what the commit knows (look.go, prompts.go).
+// If the database refuses a batch, its commands are committed one by one.
 //
-// Reads go past the committers and see every commit that was answered before they
-// began. What one look reads is of one state; a transcript takes several, since what a
-// message tells of was there before it and never changes. Looks at a few rows that find
-// others under way wait for them and go together, in one round trip (glance.go).
+// A committer caches the state of the sessions of its last commits, and decides the next
+// commands on it. A SQLite file is locked by one process and has one committer, so the
+// cache is always right there.
+//
+// # PostgreSQL
+//
+// Several replicas may have the same PostgreSQL database open. Each has one committer per
+// two processors. A transaction begins by locking its sessions, in the order of their ids.
+// All rows of a session are written under that lock, and each commit gives the session a new
+// version.
+//
+// Most transactions are decided before they are sent and take one round trip: begin, lock,
+// compare the versions, write, commit. If another replica has committed in between, the
+// comparison fails the transaction, and it is made again in two round trips:
+//
+//  1. begin, lock, the time, and the rows that the commands will need, as far as they can be
+//     predicted (predict.go). Rows that the prediction missed take further round trips.
+//  2. the changes and COMMIT.
+//
+// The picker of ready runs has a transaction of its own and waits only for another picker.
+//
+// When the connection is lost before COMMIT, the batch is done again. When it is lost at
+// COMMIT, a row with the transaction's id tells whether it was committed, or voids it. So a
+// restart of the server is a delay, unless it takes too long.
+//
+// A session that is opened with a new id is not looked up first. If it exists after all, the
+// insert is refused, and the transaction is made again with a lookup. The answer to the
+// opening command comes from the commit itself.
+//
+// # Claims
+//
+// A worker that claims a run needs its conversation, most of which was written a moment
+// before. A committer caches it: first_message_cache.go for a new child, tail_cache.go for a
+// parent that wakes.
+//
+// There are three ways to claim a run without announcing it first. A run that becomes ready
+// when a worker gives another run back, or a waiting run of another session, may be claimed in
+// that same transaction (claim_next.go). If a slot stands by, a run that becomes ready is
+// claimed for it at once (standby.go). Callers that wait for the end of a run get it from the
+// commit (task_status.go, prompt_cache.go).
+//
+// # Reading
+//
+// Reads go past the committers and see every commit that was answered before they began. One
+// read sees one state of the database. A transcript takes several reads, which is safe: what a
+// message refers to was stored before it and never changes. Reads of a few rows that find
+// others in flight wait for them and share one round trip (coalesce.go).
 //
 // # Files
 //
 // The way of a command into the database:
 //
-//	store.go        what a store is made of, and what it tells of its commits; Open
-//	pending.go      Update: a command that waits for its commit, and the key that makes it safe to repeat
-//	committer.go    makes one transaction after another of what has queued
-//	commit.go       one transaction: read, decide, write, answer
-//	locking.go      how the sessions of a transaction are locked
-//	load.go         reads what commands need of their sessions
-//	save.go         writes what commands have changed
-//	repeat.go       requests that were answered before
-//	opened.go       the session as the command that opened it has left it
-//	purge.go        removes the rows of sessions that were deleted
+//	store.go          Store and its Config, what it reports of its commits; Open
+//	pending.go        Update: a command that waits for its commit, and its idempotency key
+//	committer.go      makes one transaction after another of the queued commands
+//	commit.go         one transaction: read, decide, write, answer
+//	locking.go        how the sessions of a transaction are locked
+//	load.go           reads what commands need of their sessions
+//	save.go           writes what commands have changed
+//	idempotency.go    answers of earlier requests with a key
+//	open_session.go   the session as the command that opened it has left it
+//	purge.go          removes the rows of deleted sessions
 //
-// What runs next, and with whom:
+// What runs next, and on which worker:
 //
-//	ready.go        runs that are ready, timers that are due, attempts that were lost
-//	queues.go       the queues of ready runs: one a tenant and priority
-//	pick.go         chooses among them what is announced, within caps and in turn
-//	order.go        which runs of a session go before others of it
-//	ahead.go        how many runs a commit may announce without such a choice
-//	taking.go       claims the next run in the transaction that gives a run back
-//	standby.go      claims a run for a slot that waits, in the transaction that makes it ready
-//	workers.go      the workers of all replicas
-//	work.go         what there is to do, and what is being done, in numbers
+//	ready.go            ready runs, due timers, lost attempts
+//	queues.go           the queues of ready runs: one per tenant and priority
+//	pick.go             picks the runs to announce, within caps and fairly
+//	precedence.go       which runs of a session go before others of it
+//	announce_window.go  how many runs a commit may announce without the picker
+//	claim_next.go       claims the next run in the transaction that gives a run back
+//	standby.go          claims a run for a standby slot, in the transaction that makes it ready
+//	workers.go          the workers of all replicas
+//	work.go             how much work is waiting and running
 //
 // Reading:
 //
-//	read.go         queries, and sessions and tasks by them
-//	page.go         pages of lists, and their tokens
-//	scan.go         bounds what long lists may take
-//	look.go         how far a task has come, and how it has ended, for who waits
+//	read.go         queries, and the sessions and tasks read with them
+//	page.go         pages of lists, and page tokens
+//	scan_limit.go   limits the cost of long lists
+//	task_status.go  how far a task has come and how it has ended, for callers that wait
 //	transcript.go   messages as a model or a client sees them
 //	lineage.go      what comes before a task's own messages
 //	outcome.go      how runs have ended
-//	ended.go        where that is stored
-//	output.go       what there is to read of a task
-//	log.go          events; those committed together share a row
+//	ended_runs.go   where the ends of runs are stored
+//	output.go       the readable output of a task
+//	log.go          events; events that are committed together share a row
 //	agents.go       definitions that tenants put
 //	approval.go     approvals
 //	callback.go     callbacks that are due
-//	diagnose.go     everything of a session, for the rules to be held against
+//	diagnose.go     all rows of a session, to be checked against the rules
 //
-// Speed: what is remembered or guessed so that it need not be read. Nothing depends on it:
+// Speed: caches and predictions that avoid reads. Correctness does not depend on them:
 //
-//	known.go        sessions as the last commits have left them
-//	foresight.go    what a batch will need, so that it is read in one round trip
-//	beginning.go    how conversations of new tasks begin
-//	waking.go       how conversations of parents go on that wake
-//	prompts.go      what runs were asked
-//	definitions.go  definitions of agents, by version
-//	near.go         what messages tell of, read with them
-//	glance.go       looks of several callers that go together
-//	change.go       statements that write only what changes of a row
-//	fresh.go        statements that write only what a new row has
+//	session_cache.go        sessions as the last commits have left them; the database's clock
+//	predict.go              predicts what a batch needs, to read it in one round trip
+//	first_message_cache.go  the first messages of new tasks
+//	tail_cache.go           the last messages of parents that may wake soon
+//	prompt_cache.go         the prompts of runs
+//	definition_cache.go     definitions of agents, by version
+//	outcome_cache.go        the outcomes that messages refer to, read together with them
+//	coalesce.go             joins reads of several callers into one round trip
+//	update.go               statements that write only the changed columns of a row
+//	insert.go               statements that write only the non-empty columns of a new row
 //
 // Rows, and the two dialects:
 //
-//	rows.go         tables, and their rows as Go values
-//	pack.go         large texts are packed
-//	dialect.go      what a database is, and the statements of sql/
-//	name.go         which database a name stands for
-//	sqlite.go       a SQLite file
-//	schema.go       its schema: a new one at once, migrations of one that is there
-//	lock.go         the lock that one process has on it
-//	postgres.go     a PostgreSQL database
-//	pgwriter.go     its transactions
-//	pgtable.go      its statements that write many rows
-//	pgcolumn.go     columns of such rows as arrays
-//	pgtypes.go      how values are sent
-//	silence.go      a server that says nothing any more
-//	dial.go         connections that are given up in time
-//	dial_linux.go   by the system
-//	dial_other.go   where the system can't
+//	rows.go           tables, and their rows as Go values
+//	pack.go           compresses large texts
+//	dialect.go        the interface of a database, and the statements of sql/
+//	database_name.go  which database a name stands for
+//	sqlite.go         a SQLite file
+//	schema.go         its schema: created at once for a new file, migrated for an existing one
+//	lock.go           the lock that one process has on it
+//	postgres.go       a PostgreSQL database
+//	pgwriter.go       its transactions
+//	pgtable.go        its statements that write many rows
+//	pgcolumn.go       columns of such rows as arrays
+//	pgtypes.go        how values are encoded
+//	round_trip.go     a round trip on a pooled connection, with a timeout
+//	dial.go           connections that are given up in time
+//	dial_linux.go     with TCP_USER_TIMEOUT
+//	dial_other.go     where the system has none
 package store

@@ -23,7 +23,7 @@ func Unnumbered(text string) string { return unnumbered(text) }
 func Noise(bytes int) []byte { return noise(bytes) }
 
 // ReadByAll is as if all replicas had said that they read the newest form of rows.
-func ReadByAll(s *Store) { s.readable.Store(true) }
+func ReadByAll(s *Store) { s.allReadPacked.Store(true) }
 
 // LogRows puts events of sessions into rows of a log, each of a session and with its number.
 func LogRows(sessions []tree.SessionID, seqs []int64, events [][]byte) (rows []LogRow) {
@@ -31,7 +31,7 @@ func LogRows(sessions []tree.SessionID, seqs []int64, events [][]byte) (rows []L
 	for i := range events {
 		single = append(single, []any{idColumn(&sessions[i]), seqs[i], events[i]})
 	}
-	for _, row := range together(single) {
+	for _, row := range joinEventRows(single) {
 		rows = append(rows, LogRow{tree.SessionID(*row[0].(id16).id), logRow{row[1].(int64), row[2].([]byte)}})
 	}
 	return rows
@@ -53,8 +53,8 @@ func (r *LogRow) Data() []byte { return r.row.data }
 // After gives its events after a number.
 func (r *LogRow) After(seq int64) ([][]byte, error) { return r.row.after(seq, nil) }
 
-// MostReads is how many connections of PostgreSQL read at most by default.
-const MostReads = mostReads
+// MaxReadConns is how many connections of PostgreSQL read at most by default.
+const MaxReadConns = maxReadConns
 
 // ReadsOf is how many connections read at most with a URL.
 func ReadsOf(url string) (int32, error) {
@@ -67,9 +67,9 @@ func ReadsOf(url string) (int32, error) {
 
 // CountLooks counts what the store's own steps ask the database. It comes before Run.
 func CountLooks(s *Store) *Looks {
-	c := &Looks{writer: s.steps.writer}
+	c := &Looks{writer: s.stepCommitter.writer}
 	c.Forget()
-	s.steps.writer = c
+	s.stepCommitter.writer = c
 	return c
 }
 

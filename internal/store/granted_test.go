@@ -18,11 +18,11 @@ func claimsInOrder(t *testing.T, server *pgtest.Server) {
 		t.Fatal(err)
 	}
 	commits(t, db)
-	if _, err := db.Beat(t.Context(), "replica-0", 5, time.Minute); err != nil {
+	if _, err := db.Heartbeat(t.Context(), "replica-0", 5, time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	id, _ := waiting(t, db)
-	ready, err := db.TakeReady(t.Context(), 1, time.Hour)
+	ready, err := db.PickReady(t.Context(), 1, time.Hour)
 	if err != nil || len(ready) != 1 {
 		t.Fatalf("announced are %v, %v", ready, err)
 	}

@@ -62,7 +62,7 @@ func beatsInSilence(t *testing.T, server *pgtest.Server) {
 	link, url := linked(t, server)
 	db := replicas(t, url, 1)[0]
 	for range 2 {
-		there, err := db.Beat(t.Context(), "replica-0", 7, time.Minute)
+		there, err := db.Heartbeat(t.Context(), "replica-0", 7, time.Minute)
 		if err != nil || *there != (store.Capacity{Replicas: 1, Slots: 7}) {
 			t.Errorf("a heartbeat was answered %+v, %v", there, err)
 		}

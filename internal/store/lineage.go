@@ -7,8 +7,8 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// Inherited reads what comes before a task's own messages: what it sees of the
-// conversations that it goes on from.
+// Inherited reads the inherited messages of a task: those that it sees of the conversations it
+// continues from.
 func (s *Store) Inherited(ctx context.Context, session tree.SessionID, task tree.TaskID) ([]tree.Message, error) {
 	chain, err := s.session(session).lineage(ctx, task)
 	if err != nil {
@@ -17,7 +17,7 @@ func (s *Store) Inherited(ctx context.Context, session tree.SessionID, task tree
 	return transcript.Inherited(chain), nil
 }
 
-// MessageByID reads a message of a task's own.
+// MessageByID reads one of a task's own messages.
 func (s *Store) MessageByID(ctx context.Context, session tree.SessionID, task tree.TaskID, id tree.MessageID) (*tree.Message, error) {
 	missing := tree.ErrNoMessage.With("task %s has no message %s of its own", task, id)
 	row, err := one(ctx, s.db, missing, "message_by_id", storedMessageRow, idColumn(&session), idColumn(&task), idColumn(&id))
@@ -34,9 +34,9 @@ func (s *Store) MessageByID(ctx context.Context, session tree.SessionID, task tr
 	return &whole[0], nil
 }
 
-// lineage reads a task with its own messages, and more with the same look; then those
-// of the conversations that it goes on from, as far as it sees them. Since they never
-// change, it is the same each time, however their tasks go on.
+// lineage reads a task with its own messages, and more lookups in the same round trip. Then it
+// reads the conversations that the task continues from, as far as the task sees them. These
+// messages never change, so the result does not depend on how those tasks continue.
 func (r *sessionReader) lineage(ctx context.Context, task tree.TaskID, more ...lookup) ([]transcript.Link, error) {
 	var tasks []tree.Task
 	var rows []messageAndBody
@@ -45,15 +45,15 @@ func (r *sessionReader) lineage(ctx context.Context, task tree.TaskID, more ...l
 	if len(seen) > 0 {
 		last = seen[len(seen)-1].Ordinal
 	}
-	own := append(more, all(&tasks, "task", taskRow, idColumn(&r.session), idColumn(&task)), r.messages(&rows, &task, last, noLimit))
-	if err := r.db.load(ctx, append(own, r.around(&task, last)...)...); err != nil {
+	own := append(more, all(&tasks, "task", taskRow, idColumn(&r.session), idColumn(&task)), r.messagesLookup(&rows, &task, last, noLimit))
+	if err := r.db.load(ctx, append(own, r.outcomeLookups(&task, last)...)...); err != nil {
 		return nil, err
 	}
 	if len(tasks) == 0 {
 		return nil, tree.ErrNoTask
 	}
 	t := &tasks[0]
-	messages, err := r.whole(ctx, rows, last)
+	messages, err := r.assemble(ctx, rows, last)
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +73,7 @@ func (r *sessionReader) lineage(ctx context.Context, task tree.TaskID, more ...l
 	return chain, nil
 }
 
-// before reads a task's messages up to the one that another goes on from.
+// before reads a task's messages up to the message that another task continues from.
 func (r *sessionReader) before(ctx context.Context, base tree.Base) (transcript.Link, error) {
 	t, err := one(ctx, r.db, tree.ErrNoTask, "task", taskRow, idColumn(&r.session), idColumn(&base.Task))
 	if err != nil {

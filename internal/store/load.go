@@ -8,23 +8,23 @@ import (
 	"github.com/coppice-run/coppice/internal/wire"
 )
 
-// want is what a session's view misses.
-type want struct {
+// sessionNeeds is what a session's view still needs.
+type sessionNeeds struct {
 	session tree.SessionID
 	tree.Needs
 }
 
-// loadFirst takes what every batch begins with: the sessions that commands are about,
-// which are its own from then on, the time, and the answers to requests that came before.
-// A session that is not there gets an empty view.
+// loadFirst loads what every batch begins with: the sessions of its commands, the time, and the
+// answers to earlier requests. The sessions belong to the batch from then on. A session that does
+// not exist gets an empty view.
 func (b *batch) loadFirst(ctx context.Context, queued []*Pending) error {
-	requests := b.repeats(queued)
-	b.order = b.about(queued)
-	anyway := len(requests) > 0 || !b.present.known()
-	toRead := b.toRead(anyway)
+	requests := b.requestKeys(queued)
+	b.order = b.adoptSessions(queued)
+	anyway := len(requests) > 0 || !b.dbClock.isSet()
+	toRead := b.sessionsToRead(anyway)
 	if len(toRead) == 0 && !anyway {
-		b.now, b.fairNow = b.timeThere(), b.turnsCame(b.present.fairNow)
-		if err := b.tx.ask(ctx, append(b.tenantAgents(queued), b.refreshPresent())...); err != nil || !hasSteps(queued) {
+		b.now, b.virtualTime = b.dbNow(), b.advanceVirtualTime(b.dbClock.virtualTime)
+		if err := b.tx.loadLater(ctx, append(b.agentLookups(queued), b.refreshClock())...); err != nil || !hasSteps(queued) {
 			return err
 		}
 		return b.lock(ctx)
@@ -37,41 +37,41 @@ func (b *batch) loadFirst(ctx context.Context, queued []*Pending) error {
 	}
 	sessions := lookup{"sessions", keys, func(row row) error {
 		var s tree.Session
-		var beside beside
-		err := row.Scan(sessionRow(&s, &beside)...)
+		var extras sessionExtras
+		err := row.Scan(sessionRow(&s, &extras)...)
 		found[s.ID] = true
-		b.sessions[s.ID].read(&s, beside)
+		b.sessions[s.ID].loadRow(&s, extras)
 		return err
 	}}
-	first := append([]lookup{sessions, b.askPresent(), {"request", requests, b.answeredBefore}}, b.tenantAgents(queued)...)
-	foreseen, put := b.lookups(b.foreseen(queued))
+	first := append([]lookup{sessions, b.clockLookup(), {"request", requests, b.scanRequest}}, b.agentLookups(queued)...)
+	foreseen, put := b.lookups(b.predictNeeds(queued))
 	if err := b.tx.load(ctx, append(first, foreseen...)...); err != nil {
 		return err
 	}
 	for _, id := range toRead {
 		if !found[id] {
-			b.gone(id)
+			b.dropSession(id)
 		}
 	}
-	b.now, b.fairNow = b.timeThere(), b.turnsCame(b.present.fairNow)
+	b.now, b.virtualTime = b.dbNow(), b.advanceVirtualTime(b.dbClock.virtualTime)
 	put()
 	return nil
 }
 
-// about makes the sessions of a batch its own, as they are held, and gives them in the
-// order of their arrival.
-func (b *batch) about(queued []*Pending) (order []tree.SessionID) {
+// adoptSessions takes the sessions of a batch out of the cache, or makes empty ones, and gives
+// their ids in order of arrival.
+func (b *batch) adoptSessions(queued []*Pending) (order []tree.SessionID) {
 	for _, p := range queued {
 		for id := range p.commands() {
 			if b.sessions[id] != nil {
 				continue
 			}
 			order = append(order, id)
-			s := b.known.of(id)
+			s := b.sessionCache.get(id)
 			if s == nil {
-				s = &session{view: tree.NewView(nil)}
-				if p.opens() {
-					s.trust = novel
+				s = &cachedSession{view: tree.NewView(nil)}
+				if p.opensSession() {
+					s.state = cachePresumedNew
 				}
 			}
 			b.sessions[id] = s
@@ -80,29 +80,29 @@ func (b *batch) about(queued []*Pending) (order []tree.SessionID) {
 	return order
 }
 
-// toRead names the sessions that have to be read: those that are not trusted, unless they are
-// supposed to be novel. Where others write too, all of them are read, and locked with it, if one
-// has to be, or if something else has to be read anyway.
-func (b *batch) toRead(anyway bool) (unsure []tree.SessionID) {
+// sessionsToRead names the sessions to read: those whose cache entry is not valid, except those
+// that are presumed new. Where other replicas write too, all sessions are read and locked as soon
+// as one has to be read, or anything else (anyway).
+func (b *batch) sessionsToRead(anyway bool) (unsure []tree.SessionID) {
 	for _, id := range b.order {
-		if trust := b.sessions[id].trust; trust != trusted && !(trust == novel && b.care == supposing && b.present.lately()) {
+		if state := b.sessions[id].state; state != cacheValid && !(state == cachePresumedNew && b.mode == modeOptimistic && b.dbClock.isFresh()) {
 			unsure = append(unsure, id)
 		}
 	}
-	if (len(unsure) > 0 || anyway) && !b.Alone() {
+	if (len(unsure) > 0 || anyway) && !b.Exclusive() {
 		return b.order
 	}
 	return unsure
 }
 
-// hasSteps reports whether there are steps of the store's own among commands.
+// hasSteps reports whether a batch contains steps of the store's own.
 func hasSteps(queued []*Pending) bool {
 	return slices.ContainsFunc(queued, func(p *Pending) bool { return p.cmd == nil })
 }
 
-// load hands the views what they miss, all of it read in one go. What is not found
-// is handed over as not there, so that nobody asks again.
-func (b *batch) load(ctx context.Context, wanted []want) error {
+// load reads the missing rows of views, all in one round trip. Rows that are not found are put as
+// missing, so that no view asks for them again.
+func (b *batch) load(ctx context.Context, wanted []sessionNeeds) error {
 	if err := b.lock(ctx); err != nil {
 		return err
 	}
@@ -114,8 +114,8 @@ func (b *batch) load(ctx context.Context, wanted []want) error {
 	return nil
 }
 
-// lookups gives the look-ups of what views miss; put hands over what they have found.
-func (b *batch) lookups(wanted []want) (lookups []lookup, put func()) {
+// lookups gives the lookups of missing rows; put hands what they found to the views.
+func (b *batch) lookups(wanted []sessionNeeds) (lookups []lookup, put func()) {
 	if len(wanted) == 0 {
 		return nil, func() {}
 	}
@@ -134,19 +134,19 @@ func (b *batch) lookups(wanted []want) (lookups []lookup, put func()) {
 	}
 }
 
-// inSession names a row of a session's.
-type inSession[K comparable] struct {
+// sessionKey names a row within a session.
+type sessionKey[K comparable] struct {
 	session tree.SessionID
 	key     K
 }
 
 // tasks looks up tasks by their ids.
-func (b *batch) tasks(wanted []want) (_ lookup, put func()) {
-	found := map[inSession[tree.TaskID]]*tree.Task{}
+func (b *batch) tasks(wanted []sessionNeeds) (_ lookup, put func()) {
+	found := map[sessionKey[tree.TaskID]]*tree.Task{}
 	var keys [][]any
 	for _, w := range wanted {
 		for _, id := range w.Tasks {
-			k := inSession[tree.TaskID]{w.session, id}
+			k := sessionKey[tree.TaskID]{w.session, id}
 			if _, asked := found[k]; asked {
 				continue
 			}
@@ -157,7 +157,7 @@ func (b *batch) tasks(wanted []want) (_ lookup, put func()) {
 	take := func(row row) error {
 		t := &tree.Task{}
 		err := row.Scan(taskRow(t)...)
-		found[inSession[tree.TaskID]{t.Session, t.ID}] = t
+		found[sessionKey[tree.TaskID]{t.Session, t.ID}] = t
 		return err
 	}
 	return lookup{"tasks", keys, take}, func() {
@@ -168,12 +168,12 @@ func (b *batch) tasks(wanted []want) (_ lookup, put func()) {
 }
 
 // calls looks up calls by their keys.
-func (b *batch) calls(wanted []want) (_ lookup, put func()) {
-	found := map[inSession[tree.CallKey]]*tree.Call{}
+func (b *batch) calls(wanted []sessionNeeds) (_ lookup, put func()) {
+	found := map[sessionKey[tree.CallKey]]*tree.Call{}
 	var keys [][]any
 	for _, w := range wanted {
 		for _, key := range w.Calls {
-			k := inSession[tree.CallKey]{w.session, key}
+			k := sessionKey[tree.CallKey]{w.session, key}
 			if _, asked := found[k]; !asked {
 				found[k] = nil
 				keys = append(keys, []any{idColumn(&k.session), idColumn(&k.key.Task), key.Ref.Message, key.Ref.Block})
@@ -184,7 +184,7 @@ func (b *batch) calls(wanted []want) (_ lookup, put func()) {
 		var session tree.SessionID
 		c := &tree.Call{}
 		err := row.Scan(callRow(&session, c)...)
-		found[inSession[tree.CallKey]{session, tree.CallKey{Task: c.Task, Ref: c.Ref}}] = c
+		found[sessionKey[tree.CallKey]{session, tree.CallKey{Task: c.Task, Ref: c.Ref}}] = c
 		return err
 	}
 	return lookup{"calls", keys, take}, func() {
@@ -194,9 +194,9 @@ func (b *batch) calls(wanted []want) (_ lookup, put func()) {
 	}
 }
 
-// lists adds the look-ups of what is asked for as a whole, and how the view gets
-// what they find.
-func (b *batch) lists(w want, lookups []lookup, put []func()) ([]lookup, []func()) {
+// lists adds the lookups of rows that are read as whole lists, and the functions that hand them to
+// the view.
+func (b *batch) lists(w sessionNeeds, lookups []lookup, put []func()) ([]lookup, []func()) {
 	view := func() *tree.View { return b.sessions[w.session].view } // once the session is read
 	for _, id := range w.OpenCalls {
 		var found []*tree.Call
@@ -248,7 +248,7 @@ func (b *batch) lists(w want, lookups []lookup, put []func()) ([]lookup, []func(
 	return lookups, put
 }
 
-// key is the one key of a look-up that is about a task.
+// key is the single key of a lookup for one task.
 func key(session *tree.SessionID, task *tree.TaskID, more ...any) [][]any {
 	return [][]any{append([]any{idColumn(session), idColumn(task)}, more...)}
 }

@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// fileOf gives the file that a name leads to by links, and makes it if it is not there: it is locked
-// beside the file itself, by whatever name it is opened. One that it makes is for nobody else, and
-// SQLite gives what it keeps beside it the same mode.
-func fileOf(name string) (string, error) {
+// resolveFile follows links to the database file, and creates it if it does not exist. The lock
+// file is next to the file itself, so it is the same under every name. A new file is readable only
+// by its owner; SQLite gives the files next to it the same mode.
+func resolveFile(name string) (string, error) {
 	info, err := os.Stat(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -41,11 +41,11 @@ func makeFile(name string) error {
 	return err
 }
 
-// fileLock keeps other processes from a database. The kernel lets it go when the
-// process ends, however it ends.
+// fileLock keeps other processes from a database. The kernel releases it when the process ends,
+// however it ends.
 type fileLock struct{ file *os.File }
 
-// lockFile takes the lock, or says who holds it.
+// lockFile takes the lock, or fails and says who holds it.
 func lockFile(path string) (*fileLock, error) {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -66,7 +66,7 @@ func lockFile(path string) (*fileLock, error) {
 	return l, nil
 }
 
-// sign writes down who holds the lock.
+// sign writes into the lock file who holds the lock.
 func (l *fileLock) sign() error {
 	host, err := os.Hostname()
 	if err != nil {
@@ -80,8 +80,8 @@ func (l *fileLock) sign() error {
 	return err
 }
 
-// release lets the lock go before it closes the file: a child that is being started has
-// the file open too, until it is another program.
+// release unlocks before it closes the file: a child process that is being started has the file
+// open too, until it executes its program.
 func (l *fileLock) release() error {
 	return errors.Join(syscall.Flock(int(l.file.Fd()), syscall.LOCK_UN), l.file.Close())
 }

@@ -6,70 +6,75 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// The sessions of a batch that were there are locked until the transaction ends, before anything
-// else of theirs is read or written: with the reading of them, if one has to be read (loadFirst);
-// or else with a look that they are still as they are held, once something of them is missing
-// (lock); or else with the writing of them, which looks too (saveSessions). batch.locked says
-// that it was asked for.
+// The existing sessions of a batch are locked until the transaction ends, before anything else of
+// them is read or written. There are three places where that happens:
 //
-// The look, and the writing, are sent with what follows, so their rows come late: with the next
-// load, or with COMMIT. If the connection is lost then, all may be stored and no row have come.
-// The batch is unread until one has, and so is what else it has asked for.
+//   - loadFirst reads and locks them, if one has to be read;
+//   - otherwise lock compares their versions with the cached ones, once rows of theirs are missing;
+//   - otherwise saveSessions compares the versions while it writes them.
+//
+// batch.locked says that one of these was sent.
+//
+// The comparison and the write are sent with later statements, so their rows arrive late: with the
+// next load, or with COMMIT. If the connection is lost in between, everything may be stored and no
+// row have arrived. batch.resultsMissing is true until a row has arrived; the rows of all earlier
+// lookups have then arrived too.
 
-// lock locks the sessions and has the database look that they are still as they are held, if
-// they are not locked yet.
+// lock locks the sessions and compares their versions with the cached ones, unless they are locked
+// already.
 func (b *batch) lock(ctx context.Context) error {
 	if b.locked {
 		return nil
 	}
 	b.locked = true
-	return b.tx.ask(ctx, b.unchanged())
+	return b.tx.loadLater(ctx, b.unchanged())
 }
 
-// saveSessions writes the sessions that were there, if nothing else is written than what
-// changes with each commit, with one statement that also looks that they are still as they are
-// held. Otherwise it locks them for what is written then.
+// saveSessions writes the existing sessions with one statement that also compares their versions,
+// if only the columns that change with each commit are written. Otherwise it locks the sessions for
+// the statements that follow.
 func (b *batch) saveSessions(ctx context.Context, rows map[string][][]any) error {
 	name := sessionTable.updates[0].name
-	changed, held := rows[name], b.toCompare()
+	changed, held := rows[name], b.sessionsToCompare()
 	if b.locked || len(held) == 0 || len(changed) < len(held) {
 		return b.lock(ctx)
 	}
 	delete(rows, name)
 	b.locked = true
-	return b.tx.ask(ctx, lookup{following(name), changed, b.allCame(changed)})
+	return b.tx.loadLater(ctx, lookup{versionCheckedName(name), changed, b.noteResult(changed)})
 }
 
-// toCompare names the sessions that are to be as they are held. Where nobody else writes there is no
-// need to look.
-func (b *batch) toCompare() (held []tree.SessionID) {
+// sessionsToCompare names the existing sessions whose versions have to be compared: none if nobody
+// else can write to the database.
+func (b *batch) sessionsToCompare() (held []tree.SessionID) {
 	for _, id := range b.order {
-		if b.sessions[id].row != nil && !b.Alone() {
+		if b.sessions[id].row != nil && !b.Exclusive() {
 			held = append(held, id)
 		}
 	}
 	return held
 }
 
-// unchanged looks that sessions are still as they are held, and fails with errChanged if
-// one is not.
+// unchanged compares the versions of sessions with the cached ones. It fails with errChanged if one
+// differs.
 func (b *batch) unchanged() lookup {
 	var keys [][]any
-	for _, id := range b.toCompare() {
+	for _, id := range b.sessionsToCompare() {
 		keys = append(keys, []any{idColumn(&id), b.sessions[id].row.version})
 	}
 	name := "unchanged"
 	if len(keys) == 1 {
 		name = "unchanged_one"
 	}
-	return lookup{name, keys, b.allCame(keys)}
+	return lookup{name, keys, b.noteResult(keys)}
 }
 
-// allCame notes that the row has come of what was asked for last: so has all before it.
-func (b *batch) allCame(keys [][]any) func(row) error {
-	b.unread = len(keys) > 0
+// noteResult gives a scan function that notes that the last lookup has returned a row. All lookups
+// before it have returned theirs by then.
+func (b *batch) noteResult(keys [][]any) func(row) error {
+	b.resultsMissing = len(keys) > 0
 	return func(row row) error {
-		b.unread = false
+		b.resultsMissing = false
 		return row.Scan(new(int))
 	}
 }

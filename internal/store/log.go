@@ -14,22 +14,22 @@ import (
 	"github.com/coppice-run/coppice/internal/wire"
 )
 
-// A row of a log holds one event or, while all who may read it can, some that were
-// committed together. It stands under the number of its last event.
+// A row of a log holds one event or, if all replicas can read that, several events that were
+// committed together. Its seq is the number of its last event.
 
-// A row holds at most eventsInRow events. Those of one that holds several have at most
-// logRowBytes, packed: with more, SQLite would have it spill over onto a page of its own.
-// Unpacked they have at most logRowUnpacked.
+// A row holds at most eventsInRow events. A row with several events has at most logRowBytes when
+// packed (a longer row would spill to an overflow page in SQLite), and at most logRowUnpacked
+// unpacked.
 const (
 	eventsInRow    = 32
 	logRowBytes    = 960
 	logRowUnpacked = 4 << 10
 )
 
-// What a row of several events begins with. No event in protobuf does.
+// The first byte of a row with several events. No event in protobuf begins with it.
 const (
-	severalEvents = iota // each event after its length
-	packedEvents         // a block of S2 of such
+	severalEvents = iota // each event is preceded by its length
+	packedEvents         // the same, as an S2 block
 )
 
 // logRow is a row of a log.
@@ -42,7 +42,7 @@ func logRowOf(r *logRow) []any { return []any{&r.last, &r.data} }
 
 var errLogRow = errors.New("a row of a log is cut off")
 
-// after appends the events of a row after a number, as wire.EncodeEvent gave them.
+// after appends the events of a row that come after a number, encoded as wire.EncodeEvent does.
 func (r *logRow) after(seq int64, events [][]byte) ([][]byte, error) {
 	rest, several, err := r.unpacked()
 	if err != nil {
@@ -66,7 +66,7 @@ func (r *logRow) after(seq int64, events [][]byte) ([][]byte, error) {
 	return slices.Delete(events, before, before+int(min(max(seen, 0), int64(there)))), nil
 }
 
-// unpacked gives the events of a row that holds several, each after its length.
+// unpacked gives the events of a row with several, each preceded by its length.
 func (r *logRow) unpacked() (events []byte, several bool, err error) {
 	if len(r.data) == 0 {
 		return nil, false, nil
@@ -87,20 +87,20 @@ func (r *logRow) unpacked() (events []byte, several bool, err error) {
 	return nil, false, nil
 }
 
-// together puts the events of rows that hold one each into rows that hold several.
-func together(rows [][]any) [][]any {
+// joinEventRows joins rows with one event each into rows with several.
+func joinEventRows(rows [][]any) [][]any {
 	var joined [][]any
-	var to sharing
+	var to rowJoiner
 	for len(rows) > 0 {
-		row, n := to.share(rows)
+		row, n := to.joinFirst(rows)
 		joined = append(joined, row)
 		rows = rows[n:]
 	}
 	return joined
 }
 
-// alike is how many of the first rows may be one.
-func alike(rows [][]any) (n int) {
+// joinableRows is how many of the first rows may be joined.
+func joinableRows(rows [][]any) (n int) {
 	session := *rows[0][0].(id16).id
 	size := 0
 	for n < min(len(rows), eventsInRow) && *rows[n][0].(id16).id == session {
@@ -112,12 +112,12 @@ func alike(rows [][]any) (n int) {
 	return max(n, 1)
 }
 
-// sharing has the room in which rows are made.
-type sharing struct{ plain, packed []byte }
+// rowJoiner holds the buffers in which rows are joined.
+type rowJoiner struct{ plain, packed []byte }
 
-// share makes a row of as many of the first rows as go into one.
-func (s *sharing) share(rows [][]any) (row []any, n int) {
-	for n = alike(rows); n > 1; {
+// joinFirst makes one row of as many of the first rows as fit.
+func (s *rowJoiner) joinFirst(rows [][]any) (row []any, n int) {
+	for n = joinableRows(rows); n > 1; {
 		data := s.join(rows[:n])
 		if len(data) <= logRowBytes {
 			return []any{rows[n-1][0], rows[n-1][1], bytes.Clone(data)}, n
@@ -127,8 +127,8 @@ func (s *sharing) share(rows [][]any) (row []any, n int) {
 	return rows[0], 1
 }
 
-// join gives the data of a row of several events, which is the sharing's until the next.
-func (s *sharing) join(rows [][]any) []byte {
+// join gives the data of a row with several events. It is valid until the next call.
+func (s *rowJoiner) join(rows [][]any) []byte {
 	s.plain = append(s.plain[:0], severalEvents)
 	for _, row := range rows {
 		event := row[2].([]byte)
@@ -144,7 +144,7 @@ func (s *sharing) join(rows [][]any) []byte {
 	return s.packed[:1+len(block)]
 }
 
-// logAfter looks for the rows that have up to limit events after a number.
+// logAfter looks up the rows that contain up to limit events after a number.
 func logAfter(rows *[]logRow, session *tree.SessionID, after int64, limit int) lookup {
 	before := int64(noLimit)
 	if int64(limit) < before-after-eventsInRow {
@@ -153,7 +153,7 @@ func logAfter(rows *[]logRow, session *tree.SessionID, after int64, limit int) l
 	return all(rows, "events", logRowOf, idColumn(session), after, before)
 }
 
-// Log reads up to limit events after a number, as wire.EncodeEvent gave them.
+// Log reads up to limit events after a number, encoded as wire.EncodeEvent does.
 func (s *Store) Log(ctx context.Context, session tree.SessionID, after int64, limit int) ([][]byte, error) {
 	var rows []logRow
 	if err := s.db.load(ctx, logAfter(&rows, &session, after, limit)); err != nil {
@@ -163,7 +163,7 @@ func (s *Store) Log(ctx context.Context, session tree.SessionID, after int64, li
 	return events[:min(limit, len(events))], err
 }
 
-// eventsOf gives the events of rows after a number.
+// eventsOf gives the events of rows that come after a number.
 func eventsOf(rows []logRow, after int64) (events [][]byte, err error) {
 	for i := range rows {
 		if events, err = rows[i].after(after, events); err != nil {

@@ -20,7 +20,7 @@ var expanding = []*regexp.Regexp{
 	regexp.MustCompile(`^DROP INDEX (tasks_(children|released)|sessions_newest|batches_at|ready_due|callbacks_due)$`),
 	regexp.MustCompile(`^ALTER TABLE \w+ SET \(fillfactor = \d+\)$`),
 	regexp.MustCompile(`^ALTER TABLE \w+ ALTER COLUMN \w+ SET STORAGE EXTERNAL$`),
-	// NULL is written once nobody reads who does not take it for nothing (packedForm).
+	// NULL is written once nobody reads who does not take it for nothing (currentRowForm).
 	regexp.MustCompile(`^ALTER TABLE \w+( ALTER COLUMN \w+ DROP NOT NULL,?)+$`),
 	// They counted for releases before migration 15, which did not.
 	regexp.MustCompile(`^(CREATE|DROP) (FUNCTION (IF EXISTS )?coppice_count_version|TRIGGER (IF EXISTS )?\w+_version )`),

@@ -7,7 +7,7 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// errNoOutcome says that a run has not ended, or never was.
+// errNoOutcome says that a run has not ended or does not exist.
 var errNoOutcome = errors.New("the run has no outcome")
 
 func (r *sessionReader) outcome(ctx context.Context, run tree.ChildRun) (tree.Outcome, error) {
@@ -15,7 +15,7 @@ func (r *sessionReader) outcome(ctx context.Context, run tree.ChildRun) (tree.Ou
 	return found[run], err
 }
 
-// outcomes reads how runs have ended, all of them.
+// outcomes reads how runs have ended. It fails if one of them has no outcome.
 func (r *sessionReader) outcomes(ctx context.Context, runs []tree.ChildRun) (map[tree.ChildRun]tree.Outcome, error) {
 	if len(runs) == 0 {
 		return nil, nil
@@ -30,13 +30,13 @@ func (r *sessionReader) outcomes(ctx context.Context, runs []tree.ChildRun) (map
 	}
 	found := make(map[tree.ChildRun]tree.Outcome, len(ended))
 	for _, run := range ended {
-		outcome := tree.Outcome{Run: run, Session: r.session, Limit: r.shown}
+		outcome := tree.Outcome{Run: run, Session: r.session, Limit: r.outputLimit}
 		if run.Answer > 0 {
 			answer, there := answers[messageKey{run.Task, run.Answer}]
 			if !there {
 				return nil, errNoOutcome
 			}
-			outcome.Heard(answer)
+			outcome.SetAnswerText(answer)
 		}
 		found[tree.ChildRun{Task: run.Task, Run: run.Run}] = outcome
 	}
@@ -48,19 +48,19 @@ func (r *sessionReader) outcomes(ctx context.Context, runs []tree.ChildRun) (map
 	return found, nil
 }
 
-// ends reads the rows of runs that have ended, and how much is shown of an answer.
+// ends reads the rows of ended runs, and how much of an answer is shown.
 func (r *sessionReader) ends(ctx context.Context, runs []tree.ChildRun) ([]tree.Run, error) {
 	var sessions []tree.Session
 	ended := make([]tree.Run, 0, len(runs))
 	var keys [][]any
 	for i := range runs {
-		if run, held := r.near.runs[runs[i]]; held {
+		if run, held := r.cache.runs[runs[i]]; held {
 			ended = append(ended, *run)
 			continue
 		}
 		keys = append(keys, []any{idColumn(&r.session), idColumn(&runs[i].Task), runs[i].Run})
 	}
-	if len(keys) == 0 && r.shown > 0 {
+	if len(keys) == 0 && r.outputLimit > 0 {
 		return ended, nil
 	}
 	err := r.db.load(ctx, all(&sessions, "session", plainSessionRow, idColumn(&r.session)), each(&ended, "runs", plainRunRow, keys))
@@ -70,7 +70,7 @@ func (r *sessionReader) ends(ctx context.Context, runs []tree.ChildRun) ([]tree.
 	if len(sessions) == 0 {
 		return nil, tree.ErrNoSession
 	}
-	r.shown = sessions[0].Limits.Output()
+	r.outputLimit = sessions[0].Limits.Output()
 	return ended, nil
 }
 
@@ -80,7 +80,7 @@ type messageKey struct {
 	ordinal int
 }
 
-// answers reads the texts with which runs have ended.
+// answers reads the texts of the answers with which runs have ended.
 func (r *sessionReader) answers(ctx context.Context, ended []tree.Run) (map[messageKey]string, error) {
 	texts := make(map[messageKey]string, len(ended))
 	var rows []messageAndBody
@@ -90,7 +90,7 @@ func (r *sessionReader) answers(ctx context.Context, ended []tree.Run) (map[mess
 			continue
 		}
 		key := messageKey{ended[i].Task, ended[i].Answer}
-		if text, held := r.near.answers[key]; held {
+		if text, held := r.cache.answers[key]; held {
 			texts[key] = text
 			continue
 		}
@@ -101,7 +101,7 @@ func (r *sessionReader) answers(ctx context.Context, ended []tree.Run) (map[mess
 	}
 	for i := range rows {
 		m := &rows[i]
-		if err := m.open(); err != nil {
+		if err := m.decodeBody(); err != nil {
 			return nil, err
 		}
 		texts[messageKey{m.Task, m.Ordinal}] = m.Text()

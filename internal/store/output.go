@@ -8,19 +8,18 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// Output reads what there is to read of the current run of a task: how it has ended, or
-// what it has said so far.
+// Output reads the output of a task's current run: its outcome, or what it has said so far.
 func (s *Store) Output(ctx context.Context, t *tree.Task) (tree.RunOutput, error) {
 	r := s.session(t.Session)
 	if t.State.Terminal() {
-		if err := r.end(ctx, t); err != nil {
+		if err := r.loadEnd(ctx, t); err != nil {
 			return tree.RunOutput{}, err
 		}
 	}
 	return r.output(ctx, t)
 }
 
-// output is Output; what is near the task is not looked up again.
+// output is Output with what the cache of r has already.
 func (r *sessionReader) output(ctx context.Context, t *tree.Task) (out tree.RunOutput, err error) {
 	run := tree.ChildRun{Task: t.ID, Run: t.Run}
 	switch {
@@ -61,17 +60,17 @@ func (s *Store) Inbox(ctx context.Context, session tree.SessionID, task tree.Tas
 
 // limit is how much of an output the session shows.
 func (r *sessionReader) limit(ctx context.Context) (int, error) {
-	if r.shown > 0 {
-		return r.shown, nil
+	if r.outputLimit > 0 {
+		return r.outputLimit, nil
 	}
-	err := r.db.load(ctx, r.limits())
-	if err == nil && r.shown == 0 {
+	err := r.db.load(ctx, r.limitsLookup())
+	if err == nil && r.outputLimit == 0 {
 		err = tree.ErrNoSession
 	}
-	return r.shown, err
+	return r.outputLimit, err
 }
 
-// news is what a message says that tells of a run's end.
+// news is the text of a message that reports the end of a run.
 func (r *sessionReader) news(ctx context.Context, outcome tree.Outcome) (string, error) {
 	t, err := one(ctx, r.db, tree.ErrNoTask, "task", taskRow, idColumn(&r.session), idColumn(&outcome.Run.Task))
 	if err != nil {
@@ -80,8 +79,7 @@ func (r *sessionReader) news(ctx context.Context, outcome tree.Outcome) (string,
 	return outcome.News(t), nil
 }
 
-// result is the text of a closed call; outcome is how its child ended, where that is
-// the result.
+// result is the text of a closed call; outcome is that of its child, if the call was closed by it.
 func (r *sessionReader) result(ctx context.Context, c *tree.Call, outcome tree.Outcome) (string, error) {
 	switch {
 	case c.ByOutcome && c.Reads:
@@ -104,7 +102,7 @@ func (r *sessionReader) result(ctx context.Context, c *tree.Call, outcome tree.O
 	return c.Text, nil
 }
 
-// ended is the output of a run of a task that has ended.
+// ended is the output of an ended run.
 func (r *sessionReader) ended(ctx context.Context, outcome tree.Outcome, t *tree.Task) (out tree.Output, err error) {
 	out = outcome.Output(t)
 	run := tree.ChildRun{Task: t.ID, Run: outcome.Run.Run}
@@ -116,10 +114,10 @@ func (r *sessionReader) ended(ctx context.Context, outcome tree.Outcome, t *tree
 	return out, err
 }
 
-// saidMessages is how many of a run's last messages are looked at for what it has said.
+// saidMessages is how many of a run's last messages are read for what it has said.
 const saidMessages = 100
 
-// said adds what a run was asked, and what it had said up to a message.
+// said adds the prompt of a run, and what the run had said up to a message.
 func (r *sessionReader) said(ctx context.Context, out *tree.Output, run tree.ChildRun, upto int) error {
 	limit, err := r.limit(ctx)
 	if err != nil {
@@ -136,7 +134,7 @@ func (r *sessionReader) said(ctx context.Context, out *tree.Output, run tree.Chi
 	var texts []string
 	size := 0
 	for i := range rows {
-		if err := rows[i].open(); err != nil {
+		if err := rows[i].decodeBody(); err != nil {
 			return err
 		}
 		if text := rows[i].Text(); text != "" {
@@ -152,18 +150,18 @@ func (r *sessionReader) said(ctx context.Context, out *tree.Output, run tree.Chi
 	return nil
 }
 
-// prompt is what a run was asked to do, cut to what is shown of it.
+// prompt is the prompt of a run, cut to what is shown of it.
 func (r *sessionReader) prompt(ctx context.Context, run tree.ChildRun) (string, error) {
-	rows, held := r.near.prompts[run]
+	rows, held := r.cache.prompts[run]
 	if !held {
-		if err := r.db.load(ctx, r.prompts(&rows, &run)); err != nil {
+		if err := r.db.load(ctx, r.promptLookup(&rows, &run)); err != nil {
 			return "", err
 		}
 	}
 	if len(rows) == 0 {
 		return "", nil
 	}
-	if err := rows[0].open(); err != nil {
+	if err := rows[0].decodeBody(); err != nil {
 		return "", err
 	}
 	return tree.PromptShown(&rows[0].Message), nil

@@ -12,40 +12,40 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// Most of what is stored are the results of calls, which are text. What is large of
-// them, and of messages, is packed on its way into the database and unpacked on its
-// way out; nobody beyond this file knows.
+// Most stored data are the results of calls, which are text. Large results and messages are
+// compressed ("packed") when they are written, and unpacked when they are read. The rest of the
+// program does not notice.
 
-// Results and messages of at least packFrom bytes are packed: smaller ones fit on a
-// page with others as they are, and would gain little. What is longer than maxPacked
-// stays as it is, so nothing that was packed unpacks to more.
+// Results and messages of at least packFrom bytes are packed. Smaller ones share a page with other
+// rows and would gain little. Texts longer than maxPacked are not packed, so no packed text unpacks
+// to more.
 const (
 	packFrom  = 1 << 10
 	maxPacked = 16 << 20
 )
 
-// packWindow is how far back a text is compared with itself. Each of the encoders holds as
-// much memory.
+// packWindow is how far back the compression looks for repetitions. Each encoder uses as much
+// memory.
 const packWindow = 256 << 10
 
-// packedForm is the form of rows that this release reads. Form 0 has nothing packed, in
-// form 1 each event has a row of its own, in form 2 events are not packed and nothing
-// is NULL instead of a zero, and in form 3 each run that has ended has a row and no packed
-// text is in two pieces.
-const packedForm = 4
+// currentRowForm is the newest form of rows that this release reads and writes. In form 0 nothing
+// is packed. In form 1 each event has a row of its own. In form 2 events are not packed and zeros
+// are not NULL. In form 3 each ended run has a row, and no packed text is in two pieces.
+const currentRowForm = 4
 
-// packedBody is what a packed body begins with. No message in protobuf does.
+// packedBody is the first byte of a packed body. No protobuf message begins with it.
 const packedBody = 0
 
-// packedText stands for a text that is packed, for those who look only there.
+// packedText stands in the text column of a packed text, for readers of that column alone.
 const packedText = "(packed)"
 
-// PostgreSQL cuts what is too long for a row into chunks of toastChunk bytes, of which four fill
-// a page, and hardly ever finds a place for the last one, which is shorter. So the first bytes of
-// a packed text, up to inRow, are put in the place of packedText, and the others are whole chunks.
+// PostgreSQL cuts values that are too long for a row into chunks of toastChunk bytes. Four chunks
+// fill a page, and there is hardly ever room for the last one, which is shorter. So the first bytes
+// of a packed text, up to maxInlineBytes, go to the text column instead of packedText, and the rest
+// is whole chunks.
 const (
-	toastChunk = 1996
-	inRow      = 1400 // longer rows would fill pages no better than a last chunk of that length
+	toastChunk     = 1996
+	maxInlineBytes = 1400 // longer rows would use pages no better than a last chunk of that length
 )
 
 // codec packs and unpacks. It is safe for concurrent use.
@@ -54,12 +54,12 @@ type codec struct {
 	decoder *zstd.Decoder
 }
 
-// zstandard is the one there is, made when it is first used.
+// zstandard is the only codec, made at its first use.
 var zstandard = sync.OnceValue(func() codec {
 	encoder, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithAllLitEntropyCompression(true),
 		zstd.WithLowerEncoderMem(true), zstd.WithWindowSize(packWindow))
 	if err != nil {
-		panic(fmt.Sprintf("store: %v", err)) // only of options that are wrong
+		panic(fmt.Sprintf("store: %v", err)) // only invalid options fail
 	}
 	decoder, err := zstd.NewReader(nil, zstd.WithDecoderMaxMemory(maxPacked))
 	if err != nil {
@@ -68,7 +68,7 @@ var zstandard = sync.OnceValue(func() codec {
 	return codec{encoder, decoder}
 })
 
-// pack appends data to a prefix, packed; nil if it should stay as it is.
+// pack appends the packed data to a prefix; nil if packing gains too little.
 func pack(data []byte, prefix ...byte) []byte {
 	if len(data) < packFrom || len(data) > maxPacked {
 		return nil
@@ -91,7 +91,7 @@ func unpack(packed []byte) ([]byte, error) {
 // bodyColumn is the body of a message, which may be packed.
 type bodyColumn struct{ body *[]byte }
 
-// Value gives it as it is.
+// Value gives the body unpacked.
 func (c bodyColumn) Value() (driver.Value, error) {
 	if *c.body == nil {
 		return nil, nil
@@ -99,7 +99,7 @@ func (c bodyColumn) Value() (driver.Value, error) {
 	return *c.body, nil
 }
 
-// Scan unpacks it.
+// Scan unpacks the body.
 func (c bodyColumn) Scan(src any) (err error) {
 	switch src := src.(type) {
 	case nil:
@@ -116,14 +116,14 @@ func (c bodyColumn) Scan(src any) (err error) {
 	return nil
 }
 
-// packedColumn is a text that is packed; NULL if its own column has it. It is scanned
-// after that, which may have how it begins.
+// packedColumn is the packed text of a call; NULL if the text column has the text. It is scanned
+// after the text column, which may hold its beginning.
 type packedColumn struct{ text *string }
 
-// Value says that it is not packed.
+// Value gives NULL: the text is not packed.
 func (packedColumn) Value() (driver.Value, error) { return nil, nil }
 
-// Scan unpacks it.
+// Scan unpacks the text.
 func (c packedColumn) Scan(src any) error {
 	switch src := src.(type) {
 	case nil:
@@ -139,12 +139,11 @@ func (c packedColumn) Scan(src any) error {
 	return fmt.Errorf("a packed text is %T", src)
 }
 
-// packs reports whether what is written may be packed: a replica of the release before
-// would not read it. While one is known of, and one is for an hour after its end,
-// nothing is.
-func (s *Store) packs() bool { return s.Alone() || s.readable.Load() }
+// mayPack reports whether rows may be packed. A replica of the previous release could not read
+// them, so nothing is packed while one is known; it is known for an hour after its last heartbeat.
+func (s *Store) mayPack() bool { return s.Exclusive() || s.allReadPacked.Load() }
 
-// packingWriter packs what is written, while all who may read it can.
+// packingWriter packs what is written, if all replicas can read it.
 type packingWriter struct {
 	writer
 	readable func() bool
@@ -153,8 +152,8 @@ type packingWriter struct {
 
 // layout is how rows of the newest form are laid out in a database.
 type layout struct {
-	blanks map[string][]int // of each statement the arguments that are NULL instead of zero
-	chunk  int              // the room for packed texts comes in pieces of so many bytes; 0: it does not
+	nullWhenZero map[string][]int // by statement: the arguments that are NULL when they are zero
+	chunk        int              // long values are stored in chunks of so many bytes; 0: they are not
 }
 
 func (w packingWriter) transact(ctx context.Context, work func(transaction) error) error {
@@ -173,20 +172,20 @@ type packing struct {
 }
 
 func (tx packing) save(ctx context.Context, name string, rows ...[]any) error {
-	blank(rows, tx.blanks[name])
+	nullZeros(rows, tx.nullWhenZero[name])
 	switch name {
 	case "add_messages":
 		packBodies(rows)
 	case "add_calls", "put_calls":
 		tx.packTexts(rows)
 	case "add_events":
-		rows = together(rows)
+		rows = joinEventRows(rows)
 	}
 	return tx.transaction.save(ctx, name, rows...)
 }
 
-// blank puts NULL in the place of zeros in some columns of rows.
-func blank(rows [][]any, columns []int) {
+// nullZeros replaces zeros by NULL in some columns of rows.
+func nullZeros(rows [][]any, columns []int) {
 	for _, row := range rows {
 		for _, i := range columns {
 			if isZero(row[i]) {
@@ -196,8 +195,8 @@ func blank(rows [][]any, columns []int) {
 	}
 }
 
-// isZero reports whether a column is the number zero. Of those that give NULL for it by
-// themselves it need not know.
+// isZero reports whether a column is the number zero. It ignores column types that write zero as
+// NULL themselves.
 func isZero(column any) bool {
 	switch c := column.(type) {
 	case *int:
@@ -235,16 +234,16 @@ func (l *layout) packTexts(rows [][]any) {
 				continue
 			}
 			if packed := pack([]byte(*column.text)); packed != nil {
-				row[slices.Index(row, any(column.text))], row[i] = l.pieces(packed)
+				row[slices.Index(row, any(column.text))], row[i] = l.splitPacked(packed)
 			}
 		}
 	}
 }
 
-// pieces gives what stands for a packed text in its own column, and what is packed.
-func (l *layout) pieces(packed []byte) (text any, rest []byte) {
+// splitPacked gives the value of the text column and that of the packed column.
+func (l *layout) splitPacked(packed []byte) (text any, rest []byte) {
 	if l.chunk > 0 && len(packed) > l.chunk {
-		if first := len(packed) % l.chunk; first > 0 && first <= inRow {
+		if first := len(packed) % l.chunk; first > 0 && first <= maxInlineBytes {
 			return packed[:first], packed[first:]
 		}
 	}

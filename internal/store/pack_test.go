@@ -75,11 +75,11 @@ func TestPack(t *testing.T) {
 func TestPieces(t *testing.T) {
 	t.Parallel()
 	for packed, inText := range map[int]int{
-		1000: 0, toastChunk: 0, toastChunk + 1: 1, toastChunk + inRow: inRow, toastChunk + inRow + 1: 0,
+		1000: 0, toastChunk: 0, toastChunk + 1: 1, toastChunk + maxInlineBytes: maxInlineBytes, toastChunk + maxInlineBytes + 1: 0,
 		2 * toastChunk: 0, 5*toastChunk + 300: 300,
 	} {
 		l := layout{chunk: toastChunk}
-		text, rest := l.pieces(make([]byte, packed))
+		text, rest := l.splitPacked(make([]byte, packed))
 		first, _ := text.([]byte)
 		if len(first) != inText || len(first)+len(rest) != packed || inText == 0 && text != packedText {
 			t.Errorf("%d bytes are in pieces of %d and %d", packed, len(first), len(rest))

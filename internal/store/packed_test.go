@@ -150,11 +150,11 @@ func TestPackedBesideTheReleaseBefore(t *testing.T) {
 	} {
 		step.first()
 		if step.when != "nobody has said what it reads" {
-			if err := dbs[0].Forget(t.Context()); err != nil {
+			if err := dbs[0].ForgetSilentReplicas(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			for n, db := range dbs {
-				if _, err := db.Beat(t.Context(), []string{"replica-0", "replica-1"}[n], 1, time.Minute); err != nil {
+				if _, err := db.Heartbeat(t.Context(), []string{"replica-0", "replica-1"}[n], 1, time.Minute); err != nil {
 					t.Fatal(err)
 				}
 			}

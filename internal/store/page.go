@@ -10,20 +10,19 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// Page is a part of a list.
+// Page is one page of a list.
 type Page[T any] struct {
 	Rows []T
-	Next string // the token of the page after it; empty if it is the last one
+	Next string // the token of the next page; empty on the last page
 
 	token func(*T) string
 }
 
-// After gives the token of a page that begins after one of the rows, for who has no room for
-// those that follow.
+// After gives the token of the page that begins after one of the rows, for callers that have no
+// room for the rest.
 func (p *Page[T]) After(row int) string { return p.token(&p.Rows[row]) }
 
-// pageOf makes a page of rows; last is the one that the next page begins after, nil if there is
-// no next one.
+// pageOf makes a page. The next page begins after last; nil if there is none.
 func pageOf[T any](rows []T, last *T, token func(*T) string) Page[T] {
 	p := Page[T]{Rows: rows, token: token}
 	if last != nil {
@@ -32,7 +31,7 @@ func pageOf[T any](rows []T, last *T, token func(*T) string) Page[T] {
 	return p
 }
 
-// lastOf gives the last one of the rows that a query has found; nil if there are no more.
+// lastOf gives the last of the rows; nil if there are no more after it.
 func lastOf[T any](found []T, size int) *T {
 	if len(found) < size {
 		return nil
@@ -40,7 +39,7 @@ func lastOf[T any](found []T, size int) *T {
 	return &found[len(found)-1]
 }
 
-// list marks the tokens of a list: its kind, and whose or what part of it is listed.
+// list identifies a list in its page tokens: its kind, and whose or which part of it is listed.
 type list [8]byte
 
 func listOf(kind string, of ...any) (l list) {
@@ -49,15 +48,15 @@ func listOf(kind string, of ...any) (l list) {
 	return l
 }
 
-// token is that of the page that begins after a row: the id and the time of the row, and the mark
-// of the list.
+// token is the token of the page that begins after a row. It holds the id and the time of the row,
+// and the list's identity.
 func (l list) token(t time.Time, id []byte) string {
 	data := binary.BigEndian.AppendUint64(id[:len(id):len(id)], uint64(t.UnixMicro()))
 	return base64.RawURLEncoding.EncodeToString(append(data, l[:]...))
 }
 
-// after reads a token; an empty one is the beginning, and leaves id as it is. Tokens of the
-// release before have no mark.
+// after reads a token. An empty token is the beginning, and leaves id as it is. Tokens of the
+// previous release do not identify their list.
 func (l list) after(token string, id []byte) (time.Time, error) {
 	if token == "" {
 		return time.Time{}, nil

@@ -84,7 +84,7 @@ func BenchmarkCommit(b *testing.B) {
 			b.Fatal(err)
 		}
 		a := newAttempt(b, database)
-		if _, err := a.db.Beat(b.Context(), "bench", 1, time.Minute); err != nil { // so that it is packed
+		if _, err := a.db.Heartbeat(b.Context(), "bench", 1, time.Minute); err != nil { // so that it is packed
 			b.Fatal(err)
 		}
 		b.ReportAllocs()

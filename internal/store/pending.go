@@ -7,15 +7,15 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// Key makes a command safe to repeat.
+// Key is an idempotency key, which makes a command safe to repeat.
 type Key struct {
 	Key  string
-	Hash [32]byte // of what was asked
+	Hash [32]byte // of the request
 }
 
-// Update lets a command be decided and waits until its effect is durable. The
-// error is the command's refusal, or wraps ErrUnavailable; either way nothing was
-// changed. If ctx ends first, the command may still be carried out.
+// Update decides a command and waits until its effect is durable. The error is the command's
+// refusal, or wraps ErrUnavailable; in both cases nothing was changed. If ctx ends first, the
+// command may still be carried out.
 func (s *Store) Update(ctx context.Context, id tree.SessionID, cmd tree.Command) (tree.Answer, error) {
 	p, err := s.Submit(ctx, id, cmd)
 	if err != nil {
@@ -24,8 +24,8 @@ func (s *Store) Update(ctx context.Context, id tree.SessionID, cmd tree.Command)
 	return p.Wait(ctx)
 }
 
-// UpdateOnce is Update for a command that may be repeated: a repeat with the same
-// key gets the first answer, and one that asks for something else is refused.
+// UpdateOnce is Update with an idempotency key. A repeat with the same key gets the first answer. A
+// different request with the same key is refused.
 func (s *Store) UpdateOnce(ctx context.Context, id tree.SessionID, key Key, cmd tree.Command) (tree.Answer, error) {
 	p := s.Prepare(id, cmd, nil)
 	p.key = &key
@@ -35,40 +35,41 @@ func (s *Store) UpdateOnce(ctx context.Context, id tree.SessionID, key Key, cmd 
 	return p.Wait(ctx)
 }
 
-// Submit queues a command and returns at once; it waits only while the queue is
-// full. Commands submitted one after another are decided in that order.
+// Submit queues a command and returns at once; it blocks only while the queue is full. Commands
+// that are submitted one after another are decided in that order.
 func (s *Store) Submit(ctx context.Context, id tree.SessionID, cmd tree.Command) (*Pending, error) {
 	p := s.Prepare(id, cmd, nil)
 	return p, s.Queue(ctx, p)
 }
 
-// Prepare gives a command that is to be queued. If it is a request of a worker, that may
-// take another run should the request give its own back.
+// Prepare makes a command that can be queued. With an offer, the command is a worker's request that
+// may claim another run if it gives its own back.
 func (s *Store) Prepare(id tree.SessionID, cmd tree.Command, offer *Offer) *Pending {
 	return &Pending{session: id, cmd: cmd, offer: offer, done: make(chan struct{}), ended: s.ended}
 }
 
-// Together reports whether a request of one session may take a run of another.
-func (s *Store) Together(a, b tree.SessionID) bool { return s.committerOf(a) == s.committerOf(b) }
+// SameCommitter reports whether a request of one session may claim a run of the other: only
+// sessions with the same committer can share a transaction.
+func (s *Store) SameCommitter(a, b tree.SessionID) bool { return s.committerOf(a) == s.committerOf(b) }
 
-// Queue is Submit for commands of one session. They are decided in their order and in one
+// Queue is Submit for several commands of one session. They are decided in their order, in one
 // transaction.
 func (s *Store) Queue(ctx context.Context, commands ...*Pending) error {
 	if len(commands) == 0 {
 		return nil
 	}
 	first := commands[0]
-	first.with = commands[1:]
+	first.group = commands[1:]
 	return s.committerOf(first.session).enqueue(ctx, first)
 }
 
-// write takes a step of the store's own in a transaction.
+// write runs a step of the store's own in a transaction.
 func (s *Store) write(ctx context.Context, step func(context.Context, *batch) error) error {
-	return s.steps.step(ctx, step)
+	return s.stepCommitter.step(ctx, step)
 }
 
-// step queues a step to be taken in a transaction. Once it is queued it is waited for,
-// whatever becomes of ctx: the step writes to what its caller holds.
+// step runs a step in a transaction. Once it is queued, step waits for it even if ctx ends, because
+// the step writes to variables of its caller.
 func (c *committer) step(ctx context.Context, step func(context.Context, *batch) error) error {
 	p := c.Prepare(tree.SessionID{}, nil, nil)
 	p.step = step
@@ -94,27 +95,27 @@ func (s *Store) committerOf(id tree.SessionID) *committer {
 	return s.committers[binary.BigEndian.Uint64(id[8:])%uint64(len(s.committers))]
 }
 
-// Pending is a command, or a step of the store's own, that is queued.
+// Pending is a queued command, or a step of the store's own.
 type Pending struct {
 	session tree.SessionID
 	cmd     tree.Command
 	key     *Key
-	offer   *Offer          // nil: no other run
-	slot    Slot            // that the run is claimed for; nil: for who asks
-	agents  *AgentsSnapshot // what it was put together with; nil: that does not matter
+	offer   *Offer          // nil: no other run is claimed
+	slot    Slot            // the slot that the run is claimed for; nil: the caller
+	agents  *AgentsSnapshot // the agents that the command was made with; nil: any
 
-	step func(context.Context, *batch) error // in the place of a command
+	step func(context.Context, *batch) error // instead of a command
 
-	with  []*Pending    // what is in the same transaction
-	alone bool          // it was refused together with others
-	ended chan struct{} // of the store
+	group    []*Pending    // more commands for the same transaction
+	isolated bool          // its batch was refused; it is committed alone
+	ended    chan struct{} // that of the store
 
-	done    chan struct{} // closed once it is decided, and that is durable
-	decided               // by then
-	atHand  AtHand        // of a run that was claimed
+	done          chan struct{}      // closed once the command is decided and durable
+	commandResult                    // valid after done
+	conversation  CachedConversation // of the claimed run
 }
 
-// Wait gives the answer when it is durable.
+// Wait returns the answer once it is durable.
 func (p *Pending) Wait(ctx context.Context) (tree.Answer, error) {
 	select {
 	case <-p.done:
@@ -123,7 +124,7 @@ func (p *Pending) Wait(ctx context.Context) (tree.Answer, error) {
 		return nil, ctx.Err()
 	case <-p.ended:
 	}
-	// Nobody takes anything from the queue any more; what was taken is answered.
+	// The queue is not read any more, but what was taken from it is answered.
 	select {
 	case <-p.done:
 		return p.answer, p.err
@@ -132,15 +133,16 @@ func (p *Pending) Wait(ctx context.Context) (tree.Answer, error) {
 	}
 }
 
-// AtHand is what the commit knows of a run that was claimed, once Wait has given the answer.
-func (p *Pending) AtHand() AtHand { return p.atHand }
+// CachedConversation is what the commit knows of the conversation of the claimed run. It is valid
+// after Wait has returned the answer.
+func (p *Pending) CachedConversation() CachedConversation { return p.conversation }
 
-// Taken is the run that the worker has got in the place of the one that it has given back,
-// once Wait has given the answer; nil if it has got none. The error says why that is so if
-// the one that was to be Next was refused.
-func (p *Pending) Taken() (*tree.Claimed, error) { return p.taken, p.notTaken }
+// NextRun is the run that the worker got in place of the one that it gave back; nil if it got none.
+// It is valid after Wait has returned the answer. The error says why the run named by Offer.Next
+// was refused.
+func (p *Pending) NextRun() (*tree.Claimed, error) { return p.nextRun, p.nextErr }
 
-func (p *Pending) settle(d decided, known AtHand) {
-	p.decided, p.atHand = d, known
+func (p *Pending) complete(d commandResult, known CachedConversation) {
+	p.commandResult, p.conversation = d, known
 	close(p.done)
 }

@@ -11,23 +11,23 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// column is a column of rows as an array of PostgreSQL's, as it is sent. What makes a large
-// transaction expensive here is what is allocated for it, so columns are written into a
-// buffer that stays, and copied into room that is made once for a statement.
+// column is a column of rows as a PostgreSQL array, encoded. Allocations make large transactions
+// expensive here. So columns are encoded into a buffer that is reused, and copied into room that is
+// allocated once per statement.
 type column struct {
 	array []byte
-	room  int // for all columns of the statement; 0 unless it is the first
+	room  int // for all columns of the statement; set in the first column only
 }
 
-// elementTypes are the types that columns have.
+// elementTypes are the types that columns may have.
 var elementTypes = map[string]uint32{
 	"bytea": pgtype.ByteaOID, "bigint": pgtype.Int8OID, "text": pgtype.TextOID, "boolean": pgtype.BoolOID, "json": pgtype.JSONOID,
 }
 
-// columnCodec writes columns, and everything else as the codec does that it stands for.
+// columnCodec encodes columns itself, and leaves everything else to the wrapped codec.
 type columnCodec struct{ pgtype.Codec }
 
-// PlanEncode takes columns in the binary format, which is the one in use.
+// PlanEncode handles columns in the binary format, which is the one in use.
 func (c columnCodec) PlanEncode(m *pgtype.Map, oid uint32, format int16, value any) pgtype.EncodePlan {
 	if _, ok := value.(column); ok && format == pgtype.BinaryFormatCode {
 		return columnPlan{}
@@ -37,8 +37,8 @@ func (c columnCodec) PlanEncode(m *pgtype.Map, oid uint32, format int16, value a
 
 type columnPlan struct{}
 
-// The header of an array of one dimension is the number of dimensions, whether there may be
-// NULLs, the type of the elements, how many there are, and the index of the first.
+// The header of a one-dimensional array consists of the number of dimensions, whether there may be
+// NULLs, the type of the elements, their number, and the index of the first one.
 const (
 	mayHaveNull = 1
 	firstIndex  = 1
@@ -50,11 +50,11 @@ func (columnPlan) Encode(value any, to []byte) ([]byte, error) {
 	return append(slices.Grow(to, c.room), c.array...), nil
 }
 
-// shortElement is what a number takes with its length.
+// shortElement is the size of a number with its length.
 const shortElement = 12
 
-// columnsOf gives columns of some types. They are appended to a buffer, which is theirs
-// until the statement is sent.
+// columnsOf encodes the columns of rows into a buffer, which must not be reused until the statement
+// is sent.
 func columnsOf(rows [][]any, types []string, buffer *[]byte) ([]any, error) {
 	columns, begun := make([]any, len(types)), len(*buffer)
 	*buffer = slices.Grow(*buffer, len(rows)*len(types)*shortElement)
@@ -70,8 +70,7 @@ func columnsOf(rows [][]any, types []string, buffer *[]byte) ([]any, error) {
 	return columns, nil
 }
 
-// appendColumn appends a column of rows, which are those of a table: pointers, or what
-// stands in a column.
+// appendColumn appends one column of rows of a table: pointers, or column types.
 func appendColumn(to []byte, rows [][]any, i int, of uint32) (_ []byte, err error) {
 	for _, n := range [...]uint32{1, mayHaveNull, of, uint32(len(rows)), firstIndex} {
 		to = binary.BigEndian.AppendUint32(to, n)
@@ -86,7 +85,7 @@ func appendColumn(to []byte, rows [][]any, i int, of uint32) (_ []byte, err erro
 
 const lengthOfNull = ^uint32(0)
 
-// appendElement appends an element of an array with its length.
+// appendElement appends an element of an array, preceded by its length.
 func appendElement(to []byte, arg any) ([]byte, error) {
 	switch arg := arg.(type) {
 	case nil:
@@ -113,7 +112,7 @@ func appendElement(to []byte, arg any) ([]byte, error) {
 	return appendOther(to, arg)
 }
 
-// appendOther appends an element that is not among the most frequent ones.
+// appendOther appends an element of a less frequent type.
 func appendOther(to []byte, arg any) ([]byte, error) {
 	switch arg := arg.(type) {
 	case *[]byte:
@@ -158,21 +157,21 @@ func appendText[Text string | []byte](to []byte, text Text) []byte {
 	return append(binary.BigEndian.AppendUint32(to, uint32(len(text))), text...)
 }
 
-// space gives the client room for what a transaction sends, which it would make anew for each,
-// and double again and again. It sends nothing.
-type space struct {
-	kept  *[]byte // from one transaction to the next
+// bufferReservation is a message that sends nothing. It gives pgx a buffer large enough for a whole
+// transaction, which pgx would otherwise allocate for each and double several times.
+type bufferReservation struct {
+	kept  *[]byte // reused by the next transaction
 	bytes int
 }
 
-// Frontend says that it is the client's.
-func (space) Frontend() {}
+// Frontend marks a message of the client.
+func (bufferReservation) Frontend() {}
 
 // Decode is never called.
-func (space) Decode([]byte) error { return errors.ErrUnsupported }
+func (bufferReservation) Decode([]byte) error { return errors.ErrUnsupported }
 
-// Encode appends nothing to what the client has not sent yet.
-func (s space) Encode(unsent []byte) ([]byte, error) {
+// Encode copies what is not sent yet into the larger buffer, and appends nothing.
+func (s bufferReservation) Encode(unsent []byte) ([]byte, error) {
 	*s.kept = slices.Grow((*s.kept)[:0], len(unsent)+s.bytes)
 	return append(*s.kept, unsent...), nil
 }

@@ -6,60 +6,60 @@ import (
 	"strings"
 )
 
-// writingMany gives the statements that write many rows of a table at once, by name. Each
-// column is an array, of one of the types.
-func (t table) writingMany(types []string) map[string]string {
+// bulkStatements gives the statements that write many rows of a table at once, by name. Each column
+// is an array of its type.
+func (t table) bulkStatements(types []string) map[string]string {
 	add := fmt.Sprintf("INSERT INTO %s (%s) %s", t.name, strings.Join(t.columns, ", "), unnest(types))
 	texts := map[string]string{"add_" + t.name: add, "put_" + t.name: add + t.onConflict()}
 	if t.drops {
 		texts["drop_"+t.name] = fmt.Sprintf("DELETE FROM %s USING (%s) AS gone (%s) WHERE %s",
-			t.name, unnest(types[:t.keys]), numbered("c", t.keys), t.joined("c"))
+			t.name, unnest(types[:t.keys]), placeholders("c", t.keys), t.keyJoin("c"))
 	}
 	if t.columns[0] == "session" {
 		texts["purge_"+t.name] = fmt.Sprintf("DELETE FROM %s WHERE ctid = ANY (ARRAY(SELECT ctid FROM %s WHERE session = ?1 LIMIT ?2)) RETURNING 1", t.name, t.name)
 	}
 	for _, n := range t.narrow {
-		into, constants := t.adding(n, t.typedBlank(types))
-		texts[n.name] = fmt.Sprintf("%s %s, %s", into, unnest(without(n.out, types)), constants)
+		into, constants := t.insertParts(n, t.typedConstant(types))
+		texts[n.name] = fmt.Sprintf("%s %s, %s", into, unnest(exclude(n.omitted, types)), constants)
 	}
 	for _, u := range t.updates {
 		given := slices.Concat(types[:t.keys], types[t.fixed:u.end])
-		from := fmt.Sprintf("FROM (%s) AS given (%s)", unnest(given), numbered("c", len(given)))
-		texts[u.name] = t.updating(u, "c", from, t.joined("c"))
-		if next := t.next(u, "c", types); next != "" {
-			texts[following(u.name)] = allOf(t.updating(u, "c", from, t.joined("c")+" AND "+next), "cardinality(?1)")
+		from := fmt.Sprintf("FROM (%s) AS given (%s)", unnest(given), placeholders("c", len(given)))
+		texts[u.name] = t.updateSQL(u, "c", from, t.keyJoin("c"))
+		if next := t.versionPredicate(u, "c", types); next != "" {
+			texts[versionCheckedName(u.name)] = requireAllRows(t.updateSQL(u, "c", from, t.keyJoin("c")+" AND "+next), "cardinality(?1)")
 		}
 	}
 	return texts
 }
 
-// writingOne gives the same for one row.
-func (t table) writingOne(types []string) map[string]string {
-	add := fmt.Sprintf("INSERT INTO %s (%s) VALUES (%s)", t.name, strings.Join(t.columns, ", "), numbered("$", len(t.columns)))
+// singleRowStatements gives the same statements for one row.
+func (t table) singleRowStatements(types []string) map[string]string {
+	add := fmt.Sprintf("INSERT INTO %s (%s) VALUES (%s)", t.name, strings.Join(t.columns, ", "), placeholders("$", len(t.columns)))
 	texts := map[string]string{"add_" + t.name: add, "put_" + t.name: add + t.onConflict()}
 	if t.drops {
-		texts["drop_"+t.name] = fmt.Sprintf("DELETE FROM %s WHERE %s", t.name, t.keyed("$"))
+		texts["drop_"+t.name] = fmt.Sprintf("DELETE FROM %s WHERE %s", t.name, t.keyPredicate("$"))
 	}
 	for _, n := range t.narrow {
-		texts[n.name] = t.addingOne(n, "$", t.typedBlank(types))
+		texts[n.name] = t.insertSQL(n, "$", t.typedConstant(types))
 	}
 	for _, u := range t.updates {
-		texts[u.name] = t.updating(u, "$", "", t.keyed("$"))
-		if next := t.next(u, "$", types); next != "" {
-			texts[following(u.name)] = allOf(t.updating(u, "$", "", t.keyed("$")+" AND "+next), "1")
+		texts[u.name] = t.updateSQL(u, "$", "", t.keyPredicate("$"))
+		if next := t.versionPredicate(u, "$", types); next != "" {
+			texts[versionCheckedName(u.name)] = requireAllRows(t.updateSQL(u, "$", "", t.keyPredicate("$")+" AND "+next), "1")
 		}
 	}
 	return texts
 }
 
-// following is the name of the statement that does what an update does, for rows of which each
-// has the version before the one that it is given. If one has not, it fails with a division by
-// zero, and otherwise it gives a row.
-func following(update string) string { return update + "_following" }
+// versionCheckedName is the name of the variant of an update that also checks versions. Each row
+// must have the version before the given one. If one has not, the statement fails with a division
+// by zero; otherwise it returns a row.
+func versionCheckedName(update string) string { return update + "_following" }
 
-// next says of a row that it has the version before that of an update's arguments, which have a
-// prefix before their number; nothing if they have none.
-func (t table) next(u update, prefix string, types []string) string {
+// versionPredicate compares the version of a row with the one before that of an update's arguments,
+// which are numbered after a prefix. It is empty if the update has no version.
+func (t table) versionPredicate(u update, prefix string, types []string) string {
 	at := slices.Index(t.columns[:u.end], "version")
 	if at < 0 {
 		return ""
@@ -67,40 +67,42 @@ func (t table) next(u update, prefix string, types []string) string {
 	return fmt.Sprintf("%s.version = %s%d::%s - 1", t.name, prefix, at-t.fixed+t.keys+1, types[at])
 }
 
-// allOf makes a statement fail if it does not concern so many rows.
-func allOf(statement, rows string) string {
+// requireAllRows makes a statement fail unless it affects exactly so many rows.
+func requireAllRows(statement, rows string) string {
 	return fmt.Sprintf("WITH changed AS (%s RETURNING 1) SELECT 1 / ((SELECT count(*) FROM changed) = %s)::int", statement, rows)
 }
 
-// number is the type of columns that are NULL instead of zero, if they are sparse: a zero takes
-// eight bytes, and NULL one bit. An empty text takes one byte, and stays.
-const number = "bigint"
+// nullableType is the type of columns in which zero may be written as NULL: a zero takes eight
+// bytes, and NULL one bit. An empty text takes one byte, and stays.
+const nullableType = "bigint"
 
-// typedBlank gives a constant the type of its column, and makes it NULL if it is such a zero.
-func (t table) typedBlank(types []string) func(constant string, column int) string {
+// typedConstant gives a constant the type of its column, and replaces a zero by NULL where
+// nullWhenZero says so.
+func (t table) typedConstant(types []string) func(constant string, column int) string {
 	return func(constant string, column int) string {
-		if t.blank(types, column) {
+		if t.nullWhenZero(types, column) {
 			constant = "NULL"
 		}
 		return constant + "::" + types[column]
 	}
 }
 
-// blank reports whether a zero in a column is NULL.
-func (t table) blank(types []string, column int) bool {
-	_, is := slices.BinarySearch(t.sparse, column)
-	return is && types[column] == number
+// nullWhenZero reports whether a zero in a column is written as NULL.
+func (t table) nullWhenZero(types []string, column int) bool {
+	_, is := slices.BinarySearch(t.nullable, column)
+	return is && types[column] == nullableType
 }
 
-// blanks are, of each statement that writes rows of a table, the arguments that are such.
-func (t table) blanks(types []string) map[string][]int {
+// nullWhenZeroArgs lists, for each statement that writes rows of a table, the arguments in such
+// columns.
+func (t table) nullWhenZeroArgs(types []string) map[string][]int {
 	all := make([]int, len(t.columns))
 	for i := range all {
 		all[i] = i
 	}
 	given := map[string][]int{"add_" + t.name: all, "put_" + t.name: all}
 	for _, n := range t.narrow {
-		given[n.name] = without(n.out, all)
+		given[n.name] = exclude(n.omitted, all)
 	}
 	for _, u := range t.updates {
 		given[u.name] = slices.Concat(all[:t.keys], all[t.fixed:u.end])
@@ -108,7 +110,7 @@ func (t table) blanks(types []string) map[string][]int {
 	blanks := map[string][]int{}
 	for name, columns := range given {
 		for i, column := range columns {
-			if t.blank(types, column) {
+			if t.nullWhenZero(types, column) {
 				blanks[name] = append(blanks[name], i)
 			}
 		}
@@ -116,13 +118,15 @@ func (t table) blanks(types []string) map[string][]int {
 	return blanks
 }
 
-// joined says of a row that its key is that of a row with numbered columns after a prefix.
-// The first column is looked for in an array of one: so the database can but look rows up by
-// their key. With equations alone it may also go through the whole table, and compare each of
-// its rows with each that is given; with an array for each column it may look up the first, and
-// go through all rows that have that. Of a table that was small when it was counted, or planned
-// for, it takes that to be as good, however large it has become.
-func (t table) joined(prefix string) string {
+// keyJoin compares the key of a row with numbered columns after a prefix. The first column is
+// compared with an array of one element, which leaves the planner only a lookup of each row by its
+// key.
+//
+// With equations alone it could scan the whole table and compare each row with each given one. With
+// an array for each column it could look up the first column, and scan all rows with that value. It
+// considers these as good for a table that was small when it was analysed or planned for, however
+// large the table is now.
+func (t table) keyJoin(prefix string) string {
 	each := make([]string, t.keys)
 	for i, c := range t.columns[:t.keys] {
 		each[i] = fmt.Sprintf("%s.%s = %s%d", t.name, c, prefix, i+1)
@@ -131,8 +135,8 @@ func (t table) joined(prefix string) string {
 	return strings.Join(each, " AND ")
 }
 
-// numbered are the numbers up to n, each after a prefix.
-func numbered(prefix string, n int) string {
+// placeholders lists the numbers from 1 to n, each after a prefix.
+func placeholders(prefix string, n int) string {
 	words := make([]string, n)
 	for i := range words {
 		words[i] = fmt.Sprint(prefix, i+1)
@@ -140,9 +144,8 @@ func numbered(prefix string, n int) string {
 	return strings.Join(words, ", ")
 }
 
-// unnest makes rows of arrays, one for each column, all equally long. In the list of a query
-// they are read side by side; as a table, PostgreSQL would first copy each into a buffer of its
-// own.
+// unnest makes rows of arrays of equal length, one array per column. In the select list they are
+// read in parallel. In the FROM clause PostgreSQL would first copy each array into a buffer.
 func unnest(types []string) string {
 	columns := make([]string, len(types))
 	for i, t := range types {

@@ -6,11 +6,11 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// bytesCodec reads and writes bytes as strings too: a Go string holds any bytes,
-// and PostgreSQL's TEXT does not.
+// bytesCodec also reads and writes strings as bytes: a Go string may hold any bytes, and
+// PostgreSQL's TEXT may not.
 type bytesCodec struct{ pgtype.ByteaCodec }
 
-// registerTypes makes a connection write columns of ours, and bytes as strings.
+// registerTypes makes a connection accept our columns, and strings for bytes.
 func registerTypes(types *pgtype.Map) {
 	bytes := &pgtype.Type{Name: "bytea", OID: pgtype.ByteaOID, Codec: bytesCodec{}}
 	types.RegisterType(bytes)
@@ -24,18 +24,18 @@ func registerTypes(types *pgtype.Map) {
 	}
 }
 
-// PlanEncode takes strings in the binary format, which is the one in use.
+// PlanEncode handles strings in the binary format, which is the one in use.
 func (c bytesCodec) PlanEncode(m *pgtype.Map, oid uint32, format int16, value any) pgtype.EncodePlan {
 	if format == pgtype.BinaryFormatCode {
 		switch value.(type) {
-		case string, words:
+		case string, textArgument:
 			return stringAsBytes{}
 		}
 	}
 	return c.ByteaCodec.PlanEncode(m, oid, format, value)
 }
 
-// PlanScan gives strings in the binary format, which is the one in use.
+// PlanScan handles strings in the binary format, which is the one in use.
 func (c bytesCodec) PlanScan(m *pgtype.Map, oid uint32, format int16, target any) pgtype.ScanPlan {
 	if _, ok := target.(*string); ok && format == pgtype.BinaryFormatCode {
 		return stringAsBytes{}
@@ -43,10 +43,10 @@ func (c bytesCodec) PlanScan(m *pgtype.Map, oid uint32, format int16, target any
 	return c.ByteaCodec.PlanScan(m, oid, format, target)
 }
 
-// numberCodec reads NULL as zero, as which it is stored in sparse columns.
+// numberCodec reads NULL as zero: nullable columns store zero as NULL.
 type numberCodec struct{ pgtype.Int8Codec }
 
-// PlanScan takes whole numbers, and whatever else the codec takes.
+// PlanScan handles integers, and leaves everything else to the wrapped codec.
 func (c numberCodec) PlanScan(m *pgtype.Map, oid uint32, format int16, target any) pgtype.ScanPlan {
 	plan := c.Int8Codec.PlanScan(m, oid, format, target)
 	if v := reflect.ValueOf(target); plan == nil || v.Kind() != reflect.Pointer || !v.Elem().CanInt() && !v.Elem().CanUint() {
@@ -57,7 +57,7 @@ func (c numberCodec) PlanScan(m *pgtype.Map, oid uint32, format int16, target an
 
 type orZero struct{ pgtype.ScanPlan }
 
-// Scan takes the number.
+// Scan reads the number.
 func (p orZero) Scan(from []byte, target any) error {
 	if from == nil {
 		reflect.ValueOf(target).Elem().SetZero()
@@ -70,27 +70,27 @@ type stringAsBytes struct{}
 
 // Encode appends the bytes.
 func (stringAsBytes) Encode(value any, to []byte) ([]byte, error) {
-	if w, ok := value.(words); ok {
+	if w, ok := value.(textArgument); ok {
 		return append(to, w...), nil
 	}
 	return append(to, value.(string)...), nil
 }
 
-// Scan takes the bytes.
+// Scan reads the bytes.
 func (stringAsBytes) Scan(from []byte, target any) error {
 	*target.(*string) = string(from)
 	return nil
 }
 
-// words is a string as an argument of its own, which pgx would send as text, whatever
-// the server takes it for.
-type words string
+// textArgument is a string as a single argument. pgx would send a string as text, whatever type the
+// server expects.
+type textArgument string
 
-// asWords does that to the strings of a row.
-func asWords(row []any) {
+// asTextArguments converts the strings of a row.
+func asTextArguments(row []any) {
 	for i, arg := range row {
 		if s, ok := arg.(string); ok {
-			row[i] = words(s)
+			row[i] = textArgument(s)
 		}
 	}
 }

@@ -11,33 +11,33 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// pgWriter makes transactions on a connection of its own, which it makes anew when
-// it is lost. Not safe for concurrent use.
+// pgWriter makes transactions on a connection of its own, which it reopens when it is lost. It is
+// not safe for concurrent use.
 type pgWriter struct {
-	db       *postgres
-	patience time.Duration // how long a transaction may take
-	conn     *pgx.Conn     // nil: none yet
-	buffer   []byte        // for the arguments of a transaction
-	sent     []byte        // for what the connection sends of them
+	db      *postgres
+	timeout time.Duration // of a transaction
+	conn    *pgx.Conn     // nil: not connected yet
+	buffer  []byte        // for the arguments of a transaction
+	sent    []byte        // pgx's buffer for what it sends
 }
 
-// bufferMost is how large buffers are kept for the next transaction.
-const bufferMost = 2 << 20
+// maxKeptBuffer is the size up to which buffers are kept for the next transaction.
+const maxKeptBuffer = 2 << 20
 
-// Codes of refusals after which the same transaction may well be taken.
+// Error codes after which the same transaction may succeed, and codeDivision.
 const (
-	codeUnique    = "23505" // another replica has created the same session, or what was taken for new is there
-	codeReadOnly  = "25006" // the server is not the primary any more
+	codeUnique    = "23505" // another replica has created the same session, or a row that was presumed new exists
+	codeReadOnly  = "25006" // the server is no longer the primary
 	codeSerialize = "40001"
 	codeDeadlock  = "40P01"
-	codeDivision  = "22012" // "unchanged" and "agents_unchanged" say so that something is not
+	codeDivision  = "22012" // how "unchanged" and "agents_unchanged" report a difference
 )
 
-// transact tries again what was not stored: because the database is out of reach,
-// for a while, and because a row is there already, once.
+// transact retries a transaction that was not stored: for a while if the database cannot be
+// reached, and once if a row existed already.
 func (w *pgWriter) transact(ctx context.Context, work func(transaction) error) error {
 	cameFirst := false
-	return reached(ctx, func() error {
+	return retryTransient(ctx, func() error {
 		err := w.attempt(ctx, work)
 		switch codeOf(err) {
 		case codeDivision:
@@ -45,16 +45,16 @@ func (w *pgWriter) transact(ctx context.Context, work func(transaction) error) e
 		case codeUnique:
 			if !cameFirst {
 				cameFirst = true
-				return passing{err}
+				return transientError{err}
 			}
 		}
 		return err
 	})
 }
 
-// attempt makes one transaction. After a passing error nothing of it is stored.
+// attempt makes one transaction. After a transientError nothing of it is stored.
 func (w *pgWriter) attempt(ctx context.Context, work func(transaction) error) error {
-	ctx, cancel := context.WithTimeout(ctx, w.patience)
+	ctx, cancel := context.WithTimeout(ctx, w.timeout)
 	defer cancel()
 	if err := w.connect(ctx); err != nil {
 		return err
@@ -71,36 +71,36 @@ func (w *pgWriter) attempt(ctx context.Context, work func(transaction) error) er
 	if !w.conn.IsClosed() {
 		return w.rollback(ctx, err)
 	}
-	committed, doubt := w.resolve(context.WithoutCancel(ctx), tx.id)
+	committed, doubt := w.resolveCommit(context.WithoutCancel(ctx), tx.id)
 	switch {
 	case doubt != nil:
-		return fmt.Errorf("%w: %w (finding out: %s)", errUnknown, err, doubt.Error())
+		return fmt.Errorf("%w: %w (finding out: %s)", errOutcomeUnknown, err, doubt.Error())
 	case committed:
 		return nil
 	}
-	return passing{err}
+	return transientError{err}
 }
 
-// connect makes a connection if there is none.
+// connect opens a connection if there is none.
 func (w *pgWriter) connect(ctx context.Context) error {
 	if w.conn != nil && !w.conn.IsClosed() {
 		return nil
 	}
 	conn, err := pgx.ConnectConfig(ctx, w.db.config)
 	if err != nil {
-		return passing{err}
+		return transientError{err}
 	}
 	if err := prepareConnection(ctx, conn); err != nil {
-		return passing{errors.Join(err, conn.Close(ctx))}
+		return transientError{errors.Join(err, conn.Close(ctx))}
 	}
 	w.conn, w.sent = conn, nil
 	return nil
 }
 
-// rollback ends a transaction that failed, or that is not wanted any more. If that
-// is not possible it closes the connection, and the server does it.
+// rollback ends a failed transaction. If that is not possible it closes the connection, and the
+// server rolls back.
 func (w *pgWriter) rollback(ctx context.Context, err error) error {
-	if err = unlessLost(w.conn, err); w.conn.IsClosed() {
+	if err = markTransient(w.conn, err); w.conn.IsClosed() {
 		return err
 	}
 	_, failed := w.conn.Exec(ctx, "ROLLBACK")
@@ -114,21 +114,21 @@ func (w *pgWriter) rollback(ctx context.Context, err error) error {
 	return errors.Join(err, failed, closing)
 }
 
-// resolve finds out whether a transaction was committed when the connection was lost. It
-// waits for one that is still being carried out; one that has not begun yet, since all of
-// it is sent at once, can't be committed any more.
-func (w *pgWriter) resolve(ctx context.Context, id []byte) (committed bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, reachPatience+time.Second)
+// resolveCommit finds out whether a transaction was committed when its connection was lost. It
+// waits for a transaction that is still running. One that has not begun yet can no longer commit,
+// because all of it is sent at once.
+func (w *pgWriter) resolveCommit(ctx context.Context, id []byte) (committed bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, reachTimeout+time.Second)
 	defer cancel()
-	err = reached(ctx, func() error {
+	err = retryTransient(ctx, func() error {
 		if err := w.connect(ctx); err != nil {
 			return err
 		}
 		if _, err := w.conn.Exec(ctx, w.db.statements["batch_void"].text, id); err != nil {
-			return unlessLost(w.conn, err)
+			return markTransient(w.conn, err)
 		}
 		err := w.conn.QueryRow(ctx, w.db.statements["batch_committed"].text, id).Scan(&committed)
-		return unlessLost(w.conn, err)
+		return markTransient(w.conn, err)
 	})
 	return committed, err
 }
@@ -137,18 +137,19 @@ func (w *pgWriter) close() error {
 	if w.conn == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), reachPatience)
+	ctx, cancel := context.WithTimeout(context.Background(), reachTimeout)
 	defer cancel()
 	return w.conn.Close(ctx)
 }
 
-// begin begins a transaction, with what it first sends. It writes its id before it
-// locks anything, so that resolve waits for it wherever it is held up, or stops it before.
+// begin begins a transaction with the first statements that it sends. The transaction writes its id
+// before it locks anything. So resolveCommit waits for it wherever it is blocked, or stops it
+// before that.
 func (w *pgWriter) begin() *pgTransaction {
-	if w.buffer = w.buffer[:0]; cap(w.buffer) > bufferMost {
+	if w.buffer = w.buffer[:0]; cap(w.buffer) > maxKeptBuffer {
 		w.buffer = nil
 	}
-	if cap(w.sent) > bufferMost {
+	if cap(w.sent) > maxKeptBuffer {
 		w.sent = nil
 	}
 	id := uuid.Must(uuid.NewV7())
@@ -158,8 +159,8 @@ func (w *pgWriter) begin() *pgTransaction {
 	return tx
 }
 
-// pgTransaction collects statements and sends them together. Its round trips are
-// its loads and the commit.
+// pgTransaction collects statements and sends them together. Only load and commit take a round
+// trip.
 type pgTransaction struct {
 	writer *pgWriter
 	id     []byte
@@ -174,22 +175,22 @@ func (tx *pgTransaction) load(ctx context.Context, lookups ...lookup) error {
 	return tx.send(ctx)
 }
 
-func (tx *pgTransaction) ask(_ context.Context, lookups ...lookup) error {
+func (tx *pgTransaction) loadLater(_ context.Context, lookups ...lookup) error {
 	return tx.writer.db.queue(tx.queued, &tx.writer.buffer, func() {}, func() {}, lookups)
 }
 
-// besideColumns is about what is sent for a statement beside columns of many rows.
-const besideColumns = 256
+// statementOverhead is about how many bytes a statement sends in addition to its arrays.
+const statementOverhead = 256
 
-// columnsEach is how many columns of arrays cost as much as a statement for one more row.
-// Arrays are never worth it for rowsAlone.
+// columnsPerRow is how many array columns cost as much as one more single-row statement. For up to
+// maxSingleRows rows arrays never pay off.
 const (
-	columnsEach = 11
-	rowsAlone   = 2
+	columnsPerRow = 11
+	maxSingleRows = 2
 )
 
 func (tx *pgTransaction) save(_ context.Context, name string, rows ...[]any) error {
-	s := tx.writer.db.statements[name].of(len(rows))
+	s := tx.writer.db.statements[name].forRows(len(rows))
 	args, err := s.arguments(rows, &tx.writer.buffer)
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
@@ -213,20 +214,20 @@ func (tx *pgTransaction) commit(ctx context.Context) error {
 func (tx *pgTransaction) send(ctx context.Context) error {
 	batch := tx.queued
 	tx.queued = &pgx.Batch{}
-	tx.writer.conn.PgConn().Frontend().Send(space{&tx.writer.sent, len(tx.writer.buffer) + batch.Len()*besideColumns})
+	tx.writer.conn.PgConn().Frontend().Send(bufferReservation{&tx.writer.sent, len(tx.writer.buffer) + batch.Len()*statementOverhead})
 	return tx.writer.conn.SendBatch(ctx, batch).Close()
 }
 
-// of gives the statement for so many rows.
-func (s pgStatement) of(rows int) pgStatement {
-	if s.single != "" && rows <= max(rowsAlone, len(s.types)/columnsEach) {
+// forRows gives the statement for so many rows.
+func (s pgStatement) forRows(rows int) pgStatement {
+	if s.single != "" && rows <= max(maxSingleRows, len(s.types)/columnsPerRow) {
 		return pgStatement{text: s.single}
 	}
 	return s
 }
 
-// arguments gives the arguments of each time that the statement has to be run. Those for
-// many rows at once are in a buffer.
+// arguments gives the arguments of each execution of the statement. Arrays for many rows are
+// written into the buffer.
 func (s pgStatement) arguments(rows [][]any, buffer *[]byte) ([][]any, error) {
 	if len(s.types) > 0 && len(rows) > 0 {
 		columns, err := columnsOf(rows, s.types, buffer)
@@ -236,7 +237,7 @@ func (s pgStatement) arguments(rows [][]any, buffer *[]byte) ([][]any, error) {
 		if err := values(row); err != nil {
 			return nil, err
 		}
-		asWords(row)
+		asTextArguments(row)
 	}
 	return rows, nil
 }

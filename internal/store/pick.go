@@ -9,14 +9,14 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// Caps bound how many runs are with workers at once, beside the cap of each
-// session; 0 is no bound. What is over a cap waits.
+// Caps limit how many runs are with workers at once, in addition to the cap of each session; 0 is
+// no cap. Runs over a cap wait.
 type Caps struct {
 	Tenant int // of one tenant's sessions
 	All    int // of the whole installation
 }
 
-// Validate reports a cap that makes no sense: under one below 0 nothing would ever run.
+// Validate refuses a negative cap, under which nothing would ever run.
 func (c Caps) Validate() error {
 	switch {
 	case c.Tenant < 0:
@@ -27,74 +27,73 @@ func (c Caps) Validate() error {
 	return nil
 }
 
-// turns says whose turn it is: tenants take turns as sessions do, start-time fair.
-// It is a hint about order, so each replica keeps its own and forgets it with its
-// end. Only the steps' committer looks at it.
-type turns struct {
-	now     int64
-	last    map[string]int64 // by tenant
-	offered int
+// tenantTurns decides whose turn it is: tenants take turns as sessions do, by start-time fair
+// queueing. Turns affect only the order, so each replica keeps its own and starts without any. Only
+// the committer of steps uses it.
+type tenantTurns struct {
+	virtualTime int64
+	last        map[string]int64 // by tenant
+	offered     int
 }
 
-func newTurns() *turns { return &turns{last: map[string]int64{}} }
+func newTenantTurns() *tenantTurns { return &tenantTurns{last: map[string]int64{}} }
 
-// forgetTurnsAbove is how many tenants are remembered before all are forgotten.
-const forgetTurnsAbove = 10_000
+// maxTenantTurns is the number of tenants above which all turns are forgotten.
+const maxTenantTurns = 10_000
 
-// of gives the turn that a tenant would have next.
-func (t *turns) of(tenant string) int64 { return max(t.now, t.last[tenant]) + 1 }
+// nextTurn gives the turn that a tenant would have next.
+func (t *tenantTurns) nextTurn(tenant string) int64 { return max(t.virtualTime, t.last[tenant]) + 1 }
 
-func (t *turns) take(tenant string) {
-	if len(t.last) > forgetTurnsAbove {
+func (t *tenantTurns) takeTurn(tenant string) {
+	if len(t.last) > maxTenantTurns {
 		clear(t.last)
 	}
-	turn := t.of(tenant)
-	t.last[tenant], t.now = turn, turn-1
+	turn := t.nextTurn(tenant)
+	t.last[tenant], t.virtualTime = turn, turn-1
 	t.offered++
 }
 
-// backgroundShare is the share of background runs while interactive ones wait: one
-// in so many.
+// backgroundShare is the share of background runs while interactive runs wait: one in so many.
 const backgroundShare = 8
 
-// candidate is a ready run and how many more its session may run, counting none
-// of its announcements.
+// candidate is a ready run, and how many more runs its session may have, without counting
+// announcements.
 type candidate struct {
 	Ready
 	free int
 }
 
-// pick is a look at what may be announced.
+// pick is one choice of runs to announce.
 type pick struct {
-	*turns
+	*tenantTurns
 	caps      Caps
 	room      int
 	announced map[tree.SessionID]int
-	used      map[string]int // by tenant, if there are caps
+	used      map[string]int // runs by tenant; only with caps
 	usedAll   int
-	queues    map[queue]*waiting
+	queues    map[queue]*queueState
 	taken     []Ready
-	marks     [][]any // of the runs taken or held back
-	order
+	marks     [][]any // updates of the runs that are taken or held back
+	precedence
 }
 
-func newPick(t *turns, caps Caps, room int) *pick {
+func newPick(t *tenantTurns, caps Caps, room int) *pick {
 	return &pick{
-		turns: t, caps: caps, room: room, announced: map[tree.SessionID]int{}, used: map[string]int{},
-		queues: map[queue]*waiting{}, order: order{first: map[line][]Ready{}, gone: map[tree.TaskID]bool{}, later: map[tree.TaskID]Ready{}},
+		tenantTurns: t, caps: caps, room: room, announced: map[tree.SessionID]int{}, used: map[string]int{},
+		queues: map[queue]*queueState{}, precedence: precedence{byPrecedence: map[sessionLine][]Ready{}, chosen: map[tree.TaskID]bool{}, retagged: map[tree.TaskID]Ready{}},
 	}
 }
 
-// takeReady picks while nobody else does. What somebody is writing at the moment it
-// passes over, so it never waits for a session's transaction, which may wait for it.
+// takeReady picks runs, one picker at a time. It skips rows that are locked, so it never waits for
+// a session's transaction, which may be waiting for it.
 func (b *batch) takeReady(ctx context.Context, room int, lease time.Duration, ordered bool) ([]Ready, error) {
-	p := newPick(b.turns, b.Caps, room)
-	p.ordered = ordered
+	p := newPick(b.tenantTurns, b.Caps, room)
+	p.hasPrecedence = ordered
 	lock := lookup{"ready_lock", [][]any{{}}, func(row) error { return nil }}
-	if err := b.tx.load(ctx, lock, b.askPresent()); err != nil {
+	if err := b.tx.load(ctx, lock, b.clockLookup()); err != nil {
 		return nil, err
 	}
-	b.now = b.timeThere()
+	b.now = b.dbNow()
 	if err := b.tx.load(ctx, p.inForce(b.now, lease)...); err != nil {
 		return nil, err
 	}
@@ -107,7 +106,7 @@ func (b *batch) takeReady(ctx context.Context, room int, lease time.Duration, or
 			return nil, err
 		}
 		more = p.choose(b.now.Add(lease))
-		if err := b.saved(ctx, p); err != nil {
+		if err := b.saveChoice(ctx, p); err != nil {
 			return nil, err
 		}
 		if more {
@@ -118,24 +117,24 @@ func (b *batch) takeReady(ctx context.Context, room int, lease time.Duration, or
 		return nil, nil
 	}
 	for _, r := range p.taken {
-		b.present.fairNow = max(b.present.fairNow, r.fairTag)
+		b.dbClock.virtualTime = max(b.dbClock.virtualTime, r.fairTag)
 	}
-	b.turnsCame(b.present.fairNow)
-	return p.taken, b.tx.save(ctx, "ready_turn", []any{b.present.fairNow})
+	b.advanceVirtualTime(b.dbClock.virtualTime)
+	return p.taken, b.tx.save(ctx, "ready_turn", []any{b.dbClock.virtualTime})
 }
 
-// saved writes down what was chosen.
-func (b *batch) saved(ctx context.Context, p *pick) error {
+// saveChoice writes what was chosen.
+func (b *batch) saveChoice(ctx context.Context, p *pick) error {
 	if err := b.tx.save(ctx, "ready_mark", p.marks...); err != nil {
 		return err
 	}
 	p.marks = nil
-	return b.tx.save(ctx, "ready_later", p.traded()...)
+	return b.tx.save(ctx, "ready_later", p.retaggedRows()...)
 }
 
 // inForce looks up what is announced, and what counts for the caps.
 func (p *pick) inForce(now time.Time, lease time.Duration) []lookup {
-	lookups := []lookup{{"ready_announced", [][]any{within(now, lease)}, func(row row) error {
+	lookups := []lookup{{"ready_announced", [][]any{announcementBounds(now, lease)}, func(row row) error {
 		var session tree.SessionID
 		var n int
 		err := row.Scan(idColumn(&session), &n)
@@ -156,13 +155,13 @@ func (p *pick) inForce(now time.Time, lease time.Duration) []lookup {
 	}})
 }
 
-// within is when announcements end that are in force.
-func within(now time.Time, lease time.Duration) []any {
+// announcementBounds gives the range of times at which current announcements expire.
+func announcementBounds(now time.Time, lease time.Duration) []any {
 	return []any{now.UnixMicro(), now.Add(inForce(lease)).UnixMicro()}
 }
 
-// choose takes runs while there is room, and holds back those whose sessions may not
-// run more. It reports whether it has to know more of the queue whose turn it is.
+// choose takes runs while there is room, and holds back those whose sessions have none. It reports
+// whether more of the queue whose turn it is has to be read.
 func (p *pick) choose(until time.Time) (more bool) {
 	for len(p.taken) < p.room {
 		q, any := p.next()
@@ -170,20 +169,20 @@ func (p *pick) choose(until time.Time) (more bool) {
 			return false
 		}
 		w := p.queues[q]
-		if w.spent() && !w.announced() {
+		if w.needsRead() && !w.nextIsAnnounced() {
 			return true
 		}
 		c := w.take(0)
 		r := c.Ready
 		switch {
 		case p.announced[r.Session] < c.free:
-			r = p.inTurn(w, c)
+			r = p.runForTurn(w, c)
 			p.announced[r.Session]++
 			if r.Again = r.announcedUntil > 0; !r.Again {
 				p.used[r.tenant]++
 				p.usedAll++
 			}
-			p.take(r.tenant)
+			p.takeTurn(r.tenant)
 			p.taken = append(p.taken, r)
 			p.mark(&r, until.UnixMicro())
 		case r.announcedUntil != heldBack:
@@ -200,23 +199,23 @@ func (p *pick) next() (best queue, any bool) {
 		first = -1
 	}
 	for q, w := range p.queues {
-		if len(w.runs) == 0 && !w.unread || !p.mayRun(q.tenant, w.announced()) {
+		if len(w.runs) == 0 && !w.hasMore || !p.mayRun(q.tenant, w.nextIsAnnounced()) {
 			continue
 		}
-		if !any || cmp.Or(first*(q.priority-best.priority), p.turn(q, best)) < 0 {
+		if !any || cmp.Or(first*(q.priority-best.priority), p.compareTurns(q, best)) < 0 {
 			best, any = q, true
 		}
 	}
 	return best, any
 }
 
-// turn compares by whose turn comes first.
-func (p *pick) turn(a, b queue) int {
-	return cmp.Or(cmp.Compare(p.of(a.tenant), p.of(b.tenant)), cmp.Compare(a.tenant, b.tenant))
+// compareTurns orders queues by whose turn comes first.
+func (p *pick) compareTurns(a, b queue) int {
+	return cmp.Or(cmp.Compare(p.nextTurn(a.tenant), p.nextTurn(b.tenant)), cmp.Compare(a.tenant, b.tenant))
 }
 
-// mayRun reports whether the caps leave room for a run. One that was announced
-// before has its place.
+// mayRun reports whether the caps leave room for a run. A run that was announced before has its
+// place already.
 func (p *pick) mayRun(tenant string, announced bool) bool {
 	return announced ||
 		(p.caps.Tenant == 0 || p.used[tenant] < p.caps.Tenant) && (p.caps.All == 0 || p.usedAll < p.caps.All)
@@ -226,10 +225,10 @@ func (p *pick) mark(r *Ready, until int64) {
 	p.marks = append(p.marks, []any{until, idColumn(&r.Session), idColumn(&r.Task), r.Epoch})
 }
 
-// granted reports whether a claim may be decided: under caps only what is announced
-// can be claimed, since the caps are kept where runs are announced.
-func (b *batch) granted(ctx context.Context, id tree.SessionID, c tree.Claim) (bool, error) {
-	granted := true // or it is for the core to say why not
+// isAnnounced reports whether a claim may be decided. Under caps only announced runs can be
+// claimed, because caps are kept where runs are announced.
+func (b *batch) isAnnounced(ctx context.Context, id tree.SessionID, c tree.Claim) (bool, error) {
+	granted := true // without a row, the core refuses the claim
 	if b.Caps == (Caps{}) {
 		return granted, nil
 	}

@@ -29,7 +29,7 @@ func TestPickReads(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			db, looks := queued(t, c.waiting)
-			taken, err := db.TakeReady(t.Context(), room, time.Hour)
+			taken, err := db.PickReady(t.Context(), room, time.Hour)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -21,87 +21,89 @@ import (
 	"github.com/pressly/goose/v3/lock"
 )
 
-// postgres is a database that several replicas may have open. A pool reads; each
+// postgres is a database that several replicas may have open. A pool of connections reads; each
 // committer writes through a connection of its own.
 type postgres struct {
-	config     *pgx.ConnConfig
-	reads      *pgxpool.Pool
-	glances    glances
-	statements map[string]pgStatement
-	sparse     map[string][]int // see blanks
-	writers    []*pgWriter
-	log        *slog.Logger
-	said       atomic.Int64 // when it was last said that it is out of reach, in ns
+	config            *pgx.ConnConfig
+	reads             *pgxpool.Pool
+	coalescer         readCoalescer
+	statements        map[string]pgStatement
+	nullWhenZero      map[string][]int // see table.nullWhenZeroArgs
+	writers           []*pgWriter
+	log               *slog.Logger
+	loggedUnreachable atomic.Int64 // when an unreachable database was last logged, in ns
 }
 
-// reachPatience is for how long a database that is out of reach is tried again, and how long
-// one may take to answer a glance; stallPatience is how long it may take for anything else, and
-// beatPatience for a heartbeat, which is missed soon. farewellPatience is how long it may take to
-// part from a connection whose caller has given up, and doubtPatience after how long without an
-// answer to him the others are not trusted either: less than a second, which many wait.
+// reachTimeout is how long an unreachable database is retried, and how long a coalesced read may
+// take. stallTimeout is how long anything else may take, except a heartbeat, which is missed soon
+// and has heartbeatTimeout.
+//
+// closeTimeout is how long it may take to close a connection whose caller has given up.
+// suspectAfter is how long such a caller must have waited for the other connections to be dropped
+// as well. It is less than a second, because many callers wait for a second.
 const (
-	reachPatience    = 5 * time.Second
-	stallPatience    = 30 * time.Second
-	beatPatience     = 2 * time.Second
-	farewellPatience = time.Second
-	doubtPatience    = time.Second / 2
+	reachTimeout     = 5 * time.Second
+	stallTimeout     = 30 * time.Second
+	heartbeatTimeout = 2 * time.Second
+	closeTimeout     = time.Second
+	suspectAfter     = time.Second / 2
 )
 
-// settings are those of each connection. All statements are look-ups by an index,
-// which a plan made while the tables were empty must not forget, and too short for
-// jit. An index that is read entry by entry also learns which of them are of rows that
-// are gone, of which a queue leaves many. No plan depends on what is looked up, so none
-// is made twice. A replica that is frozen in a transaction must not hold sessions for ever.
+// settings are those of each connection. All statements look rows up by an index, which a plan made
+// while the tables were empty must not forget, and they are too short for jit. An index that is
+// read entry by entry also learns which entries belong to deleted rows, of which a queue leaves
+// many. No plan depends on its arguments, so none is made twice. A replica that freezes in a
+// transaction must not lock sessions for ever.
 var settings = map[string]string{
 	"application_name": "coppice", "jit": "off", "plan_cache_mode": "force_generic_plan",
 	"enable_seqscan": "off", "enable_bitmapscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "off",
 	"idle_in_transaction_session_timeout": "10s",
 }
 
-// readSettings are those of the pool beside. What is sent together there is one
-// transaction, and with these it sees one state of the database.
+// readSettings are those of the pool that reads. Queries that are sent together are one
+// transaction, and with these settings they see one state of the database.
 var readSettings = map[string]string{
 	"default_transaction_isolation": "repeatable read", "default_transaction_read_only": "on",
 }
 
 var (
-	errUnreached  = ErrUnavailable.With("the database could not be reached")
-	errUnanswered = ErrUnavailable.With("the database was lost before its answer came")
-	errUnknown    = ErrUnavailable.With("the database was lost while it committed; whether it did is unknown")
+	errUnreachable    = ErrUnavailable.With("the database could not be reached")
+	errUnanswered     = ErrUnavailable.With("the database was lost before its answer came")
+	errOutcomeUnknown = ErrUnavailable.With("the database was lost while it committed; whether it did is unknown")
 )
 
-// unreached is errUnreached with its cause in words alone: a patience of ours that has
-// ended is none of the caller's deadlines.
-func unreached(cause error) error { return fmt.Errorf("%w: %s", errUnreached, cause.Error()) }
+// unreachable is errUnreachable with its cause as text only. A timeout of ours must not look like
+// one of the caller's deadlines.
+func unreachable(cause error) error { return fmt.Errorf("%w: %s", errUnreachable, cause.Error()) }
 
-// saidAgain is how long it is not said again that the database is out of reach.
-const saidAgain = 10 * time.Second
+// unreachableLogInterval is how often an unreachable database is logged at most.
+const unreachableLogInterval = 10 * time.Second
 
-// sayUnreached logs why the database is out of reach. Clients are told no more than that it is.
-func (db *postgres) sayUnreached(ctx context.Context, err error) {
-	now, last := time.Now().UnixNano(), db.said.Load()
-	if (last == 0 || now-last >= int64(saidAgain)) && db.said.CompareAndSwap(last, now) {
+// logUnreachable logs why the database cannot be reached. Clients only learn that it cannot.
+func (db *postgres) logUnreachable(ctx context.Context, err error) {
+	now, last := time.Now().UnixNano(), db.loggedUnreachable.Load()
+	if (last == 0 || now-last >= int64(unreachableLogInterval)) && db.loggedUnreachable.CompareAndSwap(last, now) {
 		db.log.WarnContext(ctx, "the database is out of reach", "error", err)
 	}
 }
 
-// mostReads is how many connections the pool has at most, unless the URL says pool_max_conns,
-// however many processors there are: most reads take less than a millisecond, and all
-// replicas share the connections that the server has, by default 100.
-const mostReads = 8
+// maxReadConns is the default size of the pool, unless the URL has pool_max_conns. It does not
+// depend on the processors: most reads take less than a millisecond, and all replicas share the
+// server's connections, by default 100.
+const maxReadConns = 8
 
-// readURL gives what a URL says, of which an error shows nothing.
+// readURL parses a URL. Its errors do not quote the URL.
 func readURL(url string) (*pgxpool.Config, error) {
 	said, err := pgx.ParseConfig(url)
 	if err != nil {
-		return nil, unread(err)
+		return nil, malformedURL(err)
 	}
 	config, err := pgxpool.ParseConfig(url)
 	if err != nil {
-		return nil, unread(err)
+		return nil, malformedURL(err)
 	}
 	if _, bounded := said.RuntimeParams["pool_max_conns"]; !bounded {
-		config.MaxConns = mostReads
+		config.MaxConns = maxReadConns
 	}
 	return config, nil
 }
@@ -114,14 +116,14 @@ func openPostgres(ctx context.Context, url string, log *slog.Logger) (*postgres,
 	for name, value := range settings {
 		config.ConnConfig.RuntimeParams[name] = value
 	}
-	config.ConnConfig.ConnectTimeout, config.ConnConfig.DialFunc = reachPatience, dial
+	config.ConnConfig.ConnectTimeout, config.ConnConfig.DialFunc = reachTimeout, dial
 	config.AfterConnect = prepareConnection
 	config.ShouldPing = neverPing
 	if err := migratePostgres(ctx, config.ConnConfig, log); err != nil {
-		return nil, forGood(config.ConnConfig, fmt.Errorf("bringing it up to date: %w", err))
+		return nil, explainRefusal(config.ConnConfig, fmt.Errorf("bringing it up to date: %w", err))
 	}
 	db := &postgres{config: config.ConnConfig.Copy(), log: log}
-	db.glances.db = db
+	db.coalescer.db = db
 	for name, value := range readSettings {
 		config.ConnConfig.RuntimeParams[name] = value
 	}
@@ -134,20 +136,19 @@ func openPostgres(ctx context.Context, url string, log *slog.Logger) (*postgres,
 	return db, nil
 }
 
-// Codes of refusals that only somebody's doing changes.
+// Error codes that stay the same until somebody changes the server.
 const (
 	codeNoDatabase    = "3D000"
 	codeNoPrivilege   = "42501"
 	classUnauthorized = "28"
 )
 
-// ErrRefused is the error of a server that will refuse to open a database as often as it
-// is asked, until somebody does something about it.
+// ErrRefused says that the server refuses to open the database, and will go on to do so until
+// somebody changes something.
 var ErrRefused = errors.New("the server refuses it")
 
-// forGood says what is to be done about a refusal that asking again does not change, and
-// gives other errors as they are.
-func forGood(config *pgx.ConnConfig, err error) error {
+// explainRefusal says how to resolve a lasting refusal. It returns other errors unchanged.
+func explainRefusal(config *pgx.ConnConfig, err error) error {
 	switch code := codeOf(err); {
 	case code == codeNoDatabase:
 		return fmt.Errorf("%w: there is no such database; make it with: createdb --owner %s %s: %w", ErrRefused, config.User, config.Database, err)
@@ -160,27 +161,27 @@ func forGood(config *pgx.ConnConfig, err error) error {
 	return err
 }
 
-// quoted is a name as it stands in a statement.
+// quoted is a name quoted for a statement.
 func quoted(name string) string {
 	return pgx.Identifier{name}.Sanitize() //nolint:misspell // as pgx calls it
 }
 
-// prepareConnection lets a connection read and write strings as bytes, and makes
-// sure that what it commits is durable.
+// prepareConnection lets a connection read and write strings as bytes, and makes sure that its
+// commits are durable.
 func prepareConnection(ctx context.Context, conn *pgx.Conn) error {
 	registerTypes(conn.TypeMap())
 	_, err := conn.Exec(ctx, "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'")
 	return err
 }
 
-// migratePostgres brings the schema up to date, while no other replica does. A later one is used as
-// it is: replicas of both releases are there while they are replaced.
+// migratePostgres brings the schema up to date, while no other replica does. A later schema is used
+// as it is, because replicas of both releases run while they are replaced.
 func migratePostgres(ctx context.Context, config *pgx.ConnConfig, log *slog.Logger) error {
 	folder, err := fs.Sub(files, "migrations/postgres")
 	if err != nil {
 		return err
 	}
-	// Another replica is waited for, with a look each second.
+	// It waits for another replica that migrates, and checks once a second.
 	locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, 300))
 	if err != nil {
 		return err
@@ -199,9 +200,9 @@ func migratePostgres(ctx context.Context, config *pgx.ConnConfig, log *slog.Logg
 	return errors.Join(err, db.Close())
 }
 
-// pgStatement is a statement. If it takes many rows at once, types are those of
-// their columns, each of which it takes as an array. That costs as much as some rows:
-// a few cost less one by one, with the statement single, if there is one.
+// pgStatement is a statement. If it takes many rows at once, types are those of their columns, each
+// of which is passed as an array. An array costs as much as a few rows, so single, if set, is the
+// statement that writes a few rows one by one.
 type pgStatement struct {
 	text   string
 	types  []string
@@ -213,27 +214,27 @@ var (
 	parameter = regexp.MustCompile(`\?(\d+)`)
 )
 
-// readStatements reads the statements' files and makes those that follow from the
-// columns that a table has in the database.
+// readStatements reads the files of the statements, and generates those that depend on the types of
+// a table's columns in the database.
 func (db *postgres) readStatements(ctx context.Context) error {
 	texts, err := readStatements("postgres", map[string]string{
 		"now":            "coalesce(?1, (extract(epoch FROM now()) * 1000000)::bigint)",
 		"host":           hostWith("strpos"),
-		"by ready_queue": "", "by ready_announced": "", "by ready_held": "", "by ready_first": "", "by tasks_children": "", "by inbox_task": "", "by callbacks_host": "", "by approvals_host": "", // it finds them
+		"by ready_queue": "", "by ready_announced": "", "by ready_held": "", "by ready_first": "", "by tasks_children": "", "by inbox_task": "", "by callbacks_host": "", "by approvals_host": "", // the planner finds the index
 	})
 	if err != nil {
 		return err
 	}
 	single := map[string]string{}
-	db.sparse = map[string][]int{}
+	db.nullWhenZero = map[string][]int{}
 	for _, t := range tables {
 		types, err := db.columnTypes(ctx, t)
 		if err != nil {
 			return fmt.Errorf("reading the columns of %s: %w", t.name, err)
 		}
-		maps.Copy(texts, t.writingMany(types))
-		maps.Copy(single, t.writingOne(types))
-		maps.Copy(db.sparse, t.blanks(types))
+		maps.Copy(texts, t.bulkStatements(types))
+		maps.Copy(single, t.singleRowStatements(types))
+		maps.Copy(db.nullWhenZero, t.nullWhenZeroArgs(types))
 	}
 	db.statements = map[string]pgStatement{}
 	for name, text := range texts {
@@ -246,7 +247,7 @@ func (db *postgres) readStatements(ctx context.Context) error {
 	return nil
 }
 
-// columnTypes gives the types of a table's columns.
+// columnTypes reads the types of a table's columns.
 func (db *postgres) columnTypes(ctx context.Context, t table) ([]string, error) {
 	rows, err := db.reads.Query(ctx, `SELECT format_type(atttypid, NULL) FROM unnest($1::text[]) WITH ORDINALITY AS c (name, n)
 		JOIN pg_attribute ON attrelid = $2::text::regclass AND attname = name ORDER BY n`, t.columns, t.name)
@@ -260,13 +261,13 @@ func (db *postgres) columnTypes(ctx context.Context, t table) ([]string, error) 
 	return types, err
 }
 
-// alone is false: others may have the database open.
-func (*postgres) alone() bool { return false }
+// exclusive is false: other replicas may have the database open.
+func (*postgres) exclusive() bool { return false }
 
-func (db *postgres) layout() layout { return layout{db.sparse, toastChunk} }
+func (db *postgres) layout() layout { return layout{db.nullWhenZero, toastChunk} }
 
-func (db *postgres) writer(patience time.Duration) writer {
-	w := &pgWriter{db: db, patience: patience}
+func (db *postgres) writer(timeout time.Duration) writer {
+	w := &pgWriter{db: db, timeout: timeout}
 	db.writers = append(db.writers, w)
 	return w
 }
@@ -281,35 +282,35 @@ func (db *postgres) close() error {
 }
 
 func (db *postgres) load(ctx context.Context, lookups ...lookup) error {
-	return db.look(ctx, stallPatience, lookups...)
+	return db.loadWithin(ctx, stallTimeout, lookups...)
 }
 
-// look tries again on another connection when one turns out to be lost, as long as
-// no row was read.
-func (db *postgres) look(ctx context.Context, patience time.Duration, lookups ...lookup) error {
-	err := reached(ctx, func() error {
+// loadWithin tries again on another connection when one turns out to be lost, as long as no row was
+// read.
+func (db *postgres) loadWithin(ctx context.Context, timeout time.Duration, lookups ...lookup) error {
+	err := retryTransient(ctx, func() error {
 		begun := false
 		batch := &pgx.Batch{}
 		if err := db.queue(batch, new([]byte), func() { begun = true }, func() {}, lookups); err != nil || batch.Len() == 0 {
 			return err
 		}
-		err := db.exchange(ctx, patience, batch)
-		if begun && errors.As(err, &passing{}) && ctx.Err() == nil {
-			return unreached(err)
+		err := db.roundTrip(ctx, timeout, batch)
+		if begun && errors.As(err, &transientError{}) && ctx.Err() == nil {
+			return unreachable(err)
 		}
 		return err
 	})
-	if errors.Is(err, errUnreached) {
-		db.sayUnreached(ctx, err)
+	if errors.Is(err, errUnreachable) {
+		db.logUnreachable(ctx, err)
 	}
 	return err
 }
 
-// queue adds queries to what will be sent, with arguments in a buffer. begun is called for each row, and over when all
-// those of a query were read.
+// queue adds queries to a pgx batch, with their arguments in a buffer. begun is called for each
+// row, and over when all rows of a query were read.
 func (db *postgres) queue(to *pgx.Batch, buffer *[]byte, begun, over func(), lookups []lookup) error {
 	for _, l := range lookups {
-		s := db.statements[l.name].of(len(l.keys))
+		s := db.statements[l.name].forRows(len(l.keys))
 		args, err := s.arguments(l.keys, buffer)
 		if err != nil {
 			return fmt.Errorf("%s: %w", l.name, err)
@@ -341,47 +342,47 @@ func eachRow(rows pgx.Rows, scan func(row) error) error {
 	return rows.Err()
 }
 
-// passing is an error after which the same may well succeed; nothing was done.
-type passing struct{ error }
+// transientError is an error after which a retry may succeed. Nothing was done.
+type transientError struct{ error }
 
-// Unwrap gives the error.
-func (p passing) Unwrap() error { return p.error }
+// Unwrap gives the wrapped error.
+func (p transientError) Unwrap() error { return p.error }
 
-// reached tries again, for a while, what fails with a passing error.
-func reached(ctx context.Context, try func() error) error {
+// retryTransient retries for a while what fails with a transientError.
+func retryTransient(ctx context.Context, try func() error) error {
 	pauses := &backoff.ExponentialBackOff{
 		InitialInterval: 5 * time.Millisecond, RandomizationFactor: 0.5, Multiplier: 2, MaxInterval: 250 * time.Millisecond,
 	}
 	_, err := backoff.Retry(ctx, func() (struct{}, error) {
 		err := try()
-		if err != nil && !errors.As(err, &passing{}) {
+		if err != nil && !errors.As(err, &transientError{}) {
 			err = backoff.Permanent(err)
 		}
 		return struct{}{}, err
-	}, backoff.WithBackOff(pauses), backoff.WithMaxElapsedTime(reachPatience))
-	if err != nil && ctx.Err() == nil && errors.As(err, &passing{}) {
-		return unreached(err)
+	}, backoff.WithBackOff(pauses), backoff.WithMaxElapsedTime(reachTimeout))
+	if err != nil && ctx.Err() == nil && errors.As(err, &transientError{}) {
+		return unreachable(err)
 	}
 	return err
 }
 
-// unlessLost makes an error a passing one if the connection is lost, or has to be
-// given up, since its server does not write any more, or if others were in the way.
-func unlessLost(conn *pgx.Conn, err error) error {
+// markTransient wraps an error as transient if the connection is lost, if its server no longer
+// accepts writes, or if other transactions were in the way.
+func markTransient(conn *pgx.Conn, err error) error {
 	if err == nil {
 		return nil
 	}
 	switch codeOf(err) {
 	case codeReadOnly, codeSerialize, codeDeadlock:
-		return passing{err}
+		return transientError{err}
 	}
 	if conn.IsClosed() {
-		return passing{err}
+		return transientError{err}
 	}
 	return err
 }
 
-// codeOf is the code with which the server has refused; empty if it has not.
+// codeOf is the code of the server's error; empty if the error is not the server's.
 func codeOf(err error) string {
 	var refused *pgconn.PgError
 	if errors.As(err, &refused) {

@@ -9,14 +9,15 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// How much a step of a purge removes.
+// Limits of one purge step.
 const (
-	purgeRows     = 1000 // of all tables, and somewhat more
-	purgeAtOnce   = 100  // of each table of a session, before it is looked how many they were
+	purgeRows     = 1000 // rows of all tables, roughly
+	purgeAtOnce   = 100  // rows of each table of a session per round trip
 	purgeSessions = 16
 )
 
-// purgeStatements are the removal of rows of sessions from each table with such, some at once.
+// purgeStatements adds statements that remove some rows of a session, for each table that has such
+// rows.
 func purgeStatements(into map[string]string) {
 	for _, t := range tables {
 		if t.columns[0] != "session" {
@@ -29,9 +30,9 @@ func purgeStatements(into map[string]string) {
 	into["purge_sessions"] = "DELETE FROM sessions WHERE id = ?1 AND deleted_at IS NOT NULL"
 }
 
-// Purge takes one step in removing the rows of sessions that were deleted, those first that
-// were deleted first: some rows of a large one, or several small ones. It reports whether there
-// may be more to do. Several replicas may take steps at once: each has other sessions.
+// Purge takes one step in removing the rows of deleted sessions, the earliest deleted first: some
+// rows of a large session, or several small sessions. It reports whether there may be more to do.
+// Several replicas may purge at the same time: each works on other sessions.
 func (s *Store) Purge(ctx context.Context) (more bool, err error) {
 	err = s.write(ctx, func(ctx context.Context, b *batch) error {
 		var err error
@@ -64,7 +65,7 @@ func (b *batch) purge(ctx context.Context) (more bool, err error) {
 		if removed += rows; !empty {
 			continue
 		}
-		b.gone(id)
+		b.dropSession(id)
 		if err := b.tx.save(ctx, "purge_sessions", []any{idColumn(&id)}); err != nil {
 			return false, err
 		}
@@ -74,8 +75,8 @@ func (b *batch) purge(ctx context.Context) (more bool, err error) {
 	return more, nil
 }
 
-// purgeSome removes some rows of a session from all tables, and reports whether nothing is
-// left but the session.
+// purgeSome removes some rows of a session from all tables, and reports whether only the session's
+// own row is left.
 func (b *batch) purgeSome(ctx context.Context, id tree.SessionID) (removed int, empty bool, err error) {
 	empty = true
 	var lookups []lookup
@@ -96,9 +97,9 @@ func (b *batch) purgeSome(ctx context.Context, id tree.SessionID) (removed int, 
 	return removed, empty, err
 }
 
-// Old looks at some sessions after an id, and gives those in which nothing runs and
-// nothing has happened for so long. last is the id to go on after; zero at the end.
-func (s *Store) Old(ctx context.Context, quiet time.Duration, after tree.SessionID, look int) (old []tree.SessionID, last tree.SessionID, err error) {
+// IdleSessions scans some sessions after an id. It returns those with no run under way and no
+// change for the quiet time. last is the id to continue after; zero at the end.
+func (s *Store) IdleSessions(ctx context.Context, quiet time.Duration, after tree.SessionID, look int) (old []tree.SessionID, last tree.SessionID, err error) {
 	seen := 0
 	err = s.db.load(ctx, lookup{"sessions_old", [][]any{{s.clock(), quiet.Microseconds(), after[:], look}}, func(row row) error {
 		var is bool

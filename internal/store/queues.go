@@ -9,22 +9,22 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// queue names a tenant's ready runs of one priority.
+// queue names the ready runs of one tenant and priority.
 type queue struct {
 	tenant   string
 	priority int
 }
 
-// waiting is what was read of a queue.
-type waiting struct {
-	runs   []candidate // the next first
-	due    int         // of them, which nobody has announced and no session holds back
-	most   int         // how many such were read at once
-	unread bool        // there may be more of those
+// queueState is what was read of a queue.
+type queueState struct {
+	runs      []candidate // next first
+	due       int         // runs that are neither announced nor held back
+	readLimit int         // due runs per read
+	hasMore   bool        // there may be more due runs to read
 }
 
-// take takes a run out, which is the i-th.
-func (w *waiting) take(i int) candidate {
+// take removes and gives the i-th run.
+func (w *queueState) take(i int) candidate {
 	c := w.runs[i]
 	copy(w.runs[1:], w.runs[:i])
 	w.runs = w.runs[1:]
@@ -34,24 +34,24 @@ func (w *waiting) take(i int) candidate {
 	return c
 }
 
-// spent reports whether it is not known which due run is the next.
-func (w *waiting) spent() bool { return w.unread && w.due == 0 }
+// needsRead reports whether the queue has to be read to know its next due run.
+func (w *queueState) needsRead() bool { return w.hasMore && w.due == 0 }
 
-// announced reports whether the next run was announced before.
-func (w *waiting) announced() bool { return len(w.runs) > 0 && w.runs[0].announcedUntil > 0 }
+// nextIsAnnounced reports whether the next run was announced before.
+func (w *queueState) nextIsAnnounced() bool { return len(w.runs) > 0 && w.runs[0].announcedUntil > 0 }
 
-// candidates reads what may be announced: which queues there are, and how each begins; what
-// nobody has claimed in time; and of what is held back as much as its sessions may run.
+// candidates reads the runs that may be announced: the queues and their beginnings, runs whose
+// announcement has expired, and as many held-back runs as their sessions have room for.
 func (b *batch) candidates(ctx context.Context, p *pick, lease time.Duration) error {
 	free := map[tree.SessionID]int{}
 	err := b.tx.load(ctx,
 		lookup{"ready_queues", [][]any{{}}, func(row row) error {
 			var q queue
 			err := row.Scan(&q.tenant, &q.priority)
-			p.queue(q).unread = true
+			p.queue(q).hasMore = true
 			return err
 		}},
-		lookup{"ready_expired", [][]any{within(b.now, lease)}, p.read},
+		lookup{"ready_expired", [][]any{announcementBounds(b.now, lease)}, p.scanCandidate},
 		lookup{"ready_full", [][]any{{}}, func(row row) error {
 			var session tree.SessionID
 			var n int
@@ -77,50 +77,50 @@ func (b *batch) candidates(ctx context.Context, p *pick, lease time.Duration) er
 	}})
 }
 
-// fill reads queues on, and something else with them. What was read before is marked, so
-// that it does not come again.
+// fill reads on in the queues that need it, together with other lookups. Rows that were read before
+// are marked, so they are not read again.
 func (b *batch) fill(ctx context.Context, p *pick, also ...lookup) error {
-	next := p.toRead()
+	next := p.queuesToRead()
 	var due [][]any
 	for _, q := range next {
-		due = append(due, []any{q.tenant, q.priority, p.queues[q].most})
+		due = append(due, []any{q.tenant, q.priority, p.queues[q].readLimit})
 	}
-	if err := b.tx.load(ctx, append(also, lookup{"ready_due", due, p.read})...); err != nil {
+	if err := b.tx.load(ctx, append(also, lookup{"ready_due", due, p.scanCandidate})...); err != nil {
 		return err
 	}
-	p.filled(next)
-	return b.tx.load(ctx, lookup{"ready_first", p.toOrder(), p.readFirst})
+	p.finishRead(next)
+	return b.tx.load(ctx, lookup{"ready_first", p.linesToRead(), p.scanFirst})
 }
 
-// toRead gives the queues to be read on: of each priority those whose turn comes first, as
-// many as there is room for, and of each what falls to it if all have enough. One that
-// has given all that was read of it, since others have less or since much of it is held back,
-// is read on by twice as much.
-func (p *pick) toRead() (next []queue) {
+// queuesToRead gives the queues to read on: of each priority those whose turn comes first, as many
+// as there is room for. Each is read as far as its share of the room, if all have enough. A queue
+// that is used up, because others have less or because many of its runs are held back, is read on
+// by twice as much.
+func (p *pick) queuesToRead() (next []queue) {
 	room, of := p.room-len(p.taken), map[int]int{}
 	for q, w := range p.queues {
-		if w.spent() && p.mayRun(q.tenant, false) {
+		if w.needsRead() && p.mayRun(q.tenant, false) {
 			next = append(next, q)
 		}
 	}
-	slices.SortFunc(next, p.turn)
+	slices.SortFunc(next, p.compareTurns)
 	next = slices.DeleteFunc(next, func(q queue) bool {
 		of[q.priority]++
 		return of[q.priority] > room
 	})
 	for _, q := range next {
 		w := p.queues[q]
-		w.most = max(min(room, room/min(room, of[q.priority])+1), 2*w.most)
+		w.readLimit = max(min(room, room/min(room, of[q.priority])+1), 2*w.readLimit)
 	}
 	return next
 }
 
-// filled takes note of how far queues were read, and orders them. What was announced before
-// comes first: it has its place, and may be what keeps all others from one.
-func (p *pick) filled(read []queue) {
+// finishRead notes how far queues were read, and orders them. Runs that were announced before come
+// first: they have their place already, and may be what keeps others from one.
+func (p *pick) finishRead(read []queue) {
 	for _, q := range read {
 		w := p.queues[q]
-		w.unread = w.due >= w.most
+		w.hasMore = w.due >= w.readLimit
 	}
 	last := func(c candidate) int {
 		if c.announcedUntil > 0 {
@@ -135,8 +135,8 @@ func (p *pick) filled(read []queue) {
 	}
 }
 
-// read takes in a row of a run that may be announced.
-func (p *pick) read(row row) error {
+// scanCandidate takes in the row of a run that may be announced.
+func (p *pick) scanCandidate(row row) error {
 	var c candidate
 	err := row.Scan(append(readyRow(&c.Ready), &c.free)...)
 	p.add(c)
@@ -151,10 +151,10 @@ func (p *pick) add(c candidate) {
 	}
 }
 
-func (p *pick) queue(q queue) *waiting {
+func (p *pick) queue(q queue) *queueState {
 	w := p.queues[q]
 	if w == nil {
-		w = &waiting{}
+		w = &queueState{}
 		p.queues[q] = w
 	}
 	return w

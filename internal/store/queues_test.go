@@ -26,7 +26,7 @@ func TestQueuesReadInParts(t *testing.T) {
 				whole.add(c)
 			}
 		}
-		whole.filled(nil)
+		whole.finishRead(nil)
 		whole.choose(time.Unix(1, 0))
 		read, _ := there.pick(parts)
 		if !slices.Equal(ids(whole.taken), ids(parts.taken)) {
@@ -70,15 +70,15 @@ func TestTurnsAreTraded(t *testing.T) {
 	}
 	begun, deep, wide, last := run(1, 9, 10), run(2, 1, 1), run(3, 0, 2), run(4, 0, 3)
 	p := stored{}.newPick(Caps{}, 3, 0)
-	p.ordered = true
+	p.hasPrecedence = true
 	for _, c := range []candidate{deep, wide, last} {
 		p.add(c)
 	}
-	p.filled(nil)
-	p.first[line{}] = []Ready{begun.Ready, deep.Ready}
+	p.finishRead(nil)
+	p.byPrecedence[sessionLine{}] = []Ready{begun.Ready, deep.Ready}
 	p.choose(time.Unix(1, 0))
 	tags := map[tree.TaskID]int64{}
-	for _, r := range p.later {
+	for _, r := range p.retagged {
 		tags[r.Task] = r.fairTag
 	}
 	for _, r := range p.taken {
@@ -116,7 +116,7 @@ func randomQueues(r *rand.Rand) (there stored) {
 
 // newPick is a look at all but what is due.
 func (there stored) newPick(caps Caps, room, offered int) *pick {
-	p := newPick(newTurns(), caps, room)
+	p := newPick(newTenantTurns(), caps, room)
 	p.offered = offered
 	for _, c := range there {
 		if c.announcedUntil == 0 {
@@ -136,19 +136,19 @@ func (there stored) newPick(caps Caps, room, offered int) *pick {
 func (there stored) pick(p *pick) (read, times int) {
 	for _, c := range there {
 		if c.announcedUntil == 0 {
-			p.queue(queue{c.tenant, c.Priority}).unread = true
+			p.queue(queue{c.tenant, c.Priority}).hasMore = true
 		}
 	}
 	for more := true; more; more = p.choose(time.Unix(1, 0)) {
 		times++
-		next := p.toRead()
+		next := p.queuesToRead()
 		for _, q := range next {
 			for _, c := range there.due(p, q) {
 				p.add(c)
 				read++
 			}
 		}
-		p.filled(next)
+		p.finishRead(next)
 	}
 	return read, times
 }
@@ -165,7 +165,7 @@ func (there stored) due(p *pick, q queue) (due []candidate) {
 		}
 	}
 	slices.SortStableFunc(due, func(a, b candidate) int { return cmp.Or(cmp.Compare(a.fairTag, b.fairTag), a.At.Compare(b.At)) })
-	return due[:min(len(due), p.queues[q].most)]
+	return due[:min(len(due), p.queues[q].readLimit)]
 }
 
 func ids(taken []Ready) (ids []tree.TaskID) {

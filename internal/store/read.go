@@ -7,12 +7,12 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// all is a query whose rows are added to a list.
+// all is a query whose rows are appended to a list.
 func all[T any](to *[]T, name string, columns func(*T) []any, args ...any) lookup {
 	return each(to, name, columns, [][]any{args})
 }
 
-// each is a query for each key whose rows are added to a list.
+// each is a query that runs once per key, whose rows are appended to a list.
 func each[T any](to *[]T, name string, columns func(*T) []any, keys [][]any) lookup {
 	return lookup{name, keys, func(row row) error {
 		var t T
@@ -24,7 +24,7 @@ func each[T any](to *[]T, name string, columns func(*T) []any, keys [][]any) loo
 	}}
 }
 
-// query gives all rows of a query.
+// query returns all rows of a query.
 func query[T any](ctx context.Context, r reader, name string, columns func(*T) []any, args ...any) ([]T, error) {
 	var found []T
 	if err := r.load(ctx, all(&found, name, columns, args...)); err != nil {
@@ -33,7 +33,7 @@ func query[T any](ctx context.Context, r reader, name string, columns func(*T) [
 	return found, nil
 }
 
-// one gives the row of a query, or what it is that there is none.
+// one returns the only row of a query, or the error missing if there is none.
 func one[T any](ctx context.Context, r reader, missing error, name string, columns func(*T) []any, args ...any) (*T, error) {
 	found, err := query(ctx, r, name, columns, args...)
 	if err != nil {
@@ -45,22 +45,22 @@ func one[T any](ctx context.Context, r reader, missing error, name string, colum
 	return &found[0], nil
 }
 
-// glancing is a reader that glances.
-type glancing struct{ database }
+// coalescingReader is a reader that uses loadCoalesced.
+type coalescingReader struct{ database }
 
-func (g glancing) load(ctx context.Context, lookups ...lookup) error {
-	return g.glance(ctx, lookups...)
+func (g coalescingReader) load(ctx context.Context, lookups ...lookup) error {
+	return g.loadCoalesced(ctx, lookups...)
 }
 
-func plainSessionRow(s *tree.Session) []any { return sessionRow(s, new(beside)) }
+func plainSessionRow(s *tree.Session) []any { return sessionRow(s, new(sessionExtras)) }
 
-// Session reads a session of a tenant; one of another tenant does not exist.
+// Session reads a session of a tenant. A session of another tenant counts as missing.
 func (s *Store) Session(ctx context.Context, tenant string, id tree.SessionID) (*tree.Session, error) {
-	return one(ctx, glancing{s.db}, tree.ErrNoSession, "session_of_tenant", plainSessionRow, idColumn(&id), tenant)
+	return one(ctx, coalescingReader{s.db}, tree.ErrNoSession, "session_of_tenant", plainSessionRow, idColumn(&id), tenant)
 }
 
-// There gives those of the sessions that are there, whichever tenant has them, in their order.
-func (s *Store) There(ctx context.Context, ids []tree.SessionID) ([]tree.SessionID, error) {
+// ExistingSessions returns those of the sessions that exist, in any tenant, in the given order.
+func (s *Store) ExistingSessions(ctx context.Context, ids []tree.SessionID) ([]tree.SessionID, error) {
 	keys := make([][]any, len(ids))
 	for i := range ids {
 		keys[i] = []any{idColumn(&ids[i])}
@@ -74,7 +74,7 @@ func (s *Store) There(ctx context.Context, ids []tree.SessionID) ([]tree.Session
 func (s *Store) SessionAndRoot(ctx context.Context, tenant string, id tree.SessionID) (*tree.Session, *tree.Task, error) {
 	var sessions []tree.Session
 	var roots []tree.Task
-	err := s.db.glance(ctx, all(&sessions, "session_of_tenant", plainSessionRow, idColumn(&id), tenant), all(&roots, "root", taskRow, idColumn(&id)))
+	err := s.db.loadCoalesced(ctx, all(&sessions, "session_of_tenant", plainSessionRow, idColumn(&id), tenant), all(&roots, "root", taskRow, idColumn(&id)))
 	switch {
 	case err != nil:
 		return nil, nil, err
@@ -86,9 +86,9 @@ func (s *Store) SessionAndRoot(ctx context.Context, tenant string, id tree.Sessi
 	return &sessions[0], &roots[0], nil
 }
 
-// Sessions reads a page of a tenant's sessions whose metadata has all pairs of the
-// filter, newest first. Where few have the pairs a page is not full, and may be empty:
-// one look is at so many sessions only.
+// Sessions reads a page of a tenant's sessions whose metadata contains all pairs of the filter,
+// newest first. If few sessions match, a page is not full, and may be empty: one read scans a
+// limited number of rows.
 func (s *Store) Sessions(ctx context.Context, tenant, token string, size int, filter map[string]string) (Page[tree.Session], error) {
 	list := listOf("sessions", tenant, filter)
 	var id tree.SessionID
@@ -99,7 +99,7 @@ func (s *Store) Sessions(ctx context.Context, tenant, token string, size int, fi
 	if token == "" {
 		before = time.UnixMicro(1<<62 - 1)
 	}
-	look := rowsOfLook
+	look := maxScanRows
 	if len(filter) == 0 {
 		filter, look = map[string]string{}, size
 	}
@@ -110,7 +110,7 @@ func (s *Store) Sessions(ctx context.Context, tenant, token string, size int, fi
 
 // Task reads a task.
 func (s *Store) Task(ctx context.Context, session tree.SessionID, id tree.TaskID) (*tree.Task, error) {
-	return one(ctx, glancing{s.db}, tree.ErrNoTask, "task", taskRow, idColumn(&session), idColumn(&id))
+	return one(ctx, coalescingReader{s.db}, tree.ErrNoTask, "task", taskRow, idColumn(&session), idColumn(&id))
 }
 
 // Tasks reads a page of a session's tasks, or of the children of one of them,
@@ -129,14 +129,14 @@ func (s *Store) Tasks(ctx context.Context, session tree.SessionID, parent tree.T
 	return pageOf(found, lastOf(found, size), func(t *tree.Task) string { return list.token(t.CreatedAt, t.ID[:]) }), err
 }
 
-// Tree reads all tasks of a session by the start of their first run, which is when
-// it was accepted, then by id.
+// Tree reads all tasks of a session, ordered by the start of their first run (the time it was
+// accepted), then by id.
 func (s *Store) Tree(ctx context.Context, session tree.SessionID) ([]tree.Task, error) {
 	return query(ctx, s.scans, "tree", taskRow, idColumn(&session))
 }
 
-// Idle says whether nothing of a session is pending or running, and gives the
-// session and its root as they are at that moment.
+// Idle reports whether no run of a session is pending or running, and returns the session and its
+// root as of that moment.
 func (s *Store) Idle(ctx context.Context, id tree.SessionID) (idle bool, at tree.Session, root tree.Task, err error) {
 	var sessions []tree.Session
 	var roots []tree.Task
@@ -152,16 +152,16 @@ func (s *Store) Idle(ctx context.Context, id tree.SessionID) (idle bool, at tree
 	return sessions[0].Idle(), sessions[0], roots[0], nil
 }
 
-// PutAgentVersion keeps a definition that tasks may pin.
+// PutAgentVersion stores a definition that tasks may pin.
 func (s *Store) PutAgentVersion(ctx context.Context, name, version string, body []byte) error {
 	return s.write(ctx, func(ctx context.Context, b *batch) error {
 		return b.tx.save(ctx, "agent_add", []any{version, name, body})
 	})
 }
 
-// AgentVersion gives a definition that was kept.
+// AgentVersion returns a stored definition.
 func (s *Store) AgentVersion(ctx context.Context, version string) ([]byte, error) {
-	if body, known := s.definitions.of(version); known {
+	if body, known := s.definitions.get(version); known {
 		return body, nil
 	}
 	body, err := one(ctx, s.db, tree.ErrNoAgent.With("version %s", version),
@@ -169,6 +169,6 @@ func (s *Store) AgentVersion(ctx context.Context, version string) ([]byte, error
 	if err != nil {
 		return nil, err
 	}
-	s.definitions.keep(version, *body)
+	s.definitions.put(version, *body)
 	return *body, nil
 }

@@ -8,38 +8,36 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// fairTag gives the next ready run of a session the tag by which it is offered:
-// start-time fair queueing, in which each session's runs are one tag apart and a
-// session that was idle starts at the present, which is the tag of the run that
-// was offered last.
+// fairTag gives the next ready run of a session its place in the fair queue (start-time fair
+// queueing). The tags of a session's runs are one apart. A session that was idle starts at the
+// virtual time, which is the tag of the run that was announced last.
 func (b *batch) fairTag(id tree.SessionID) int64 {
 	s := b.sessions[id]
-	s.fairTag = max(b.fairNow, s.fairTag) + 1
+	s.fairTag = max(b.virtualTime, s.fairTag) + 1
 	return s.fairTag
 }
 
-// heldBack is announced_until of a run whose session may not run more at once. A
-// flood of such runs is out of the way of other sessions' runs.
+// heldBack is the announced_until of a run whose session already runs as many tasks as it may. So a
+// flood of such runs does not get in the way of other sessions.
 const heldBack = -1
 
-// TakeReady picks runs to be announced: as many as there is room for beside those
-// that are announced and not claimed yet. Interactive runs go before background
-// ones, which keep a share; then tenants take turns, then a tenant's sessions; of a
-// session first what has precedence. A session or a tenant that runs, with what is
-// announced, as many tasks as it may is passed over. A run that nobody claims within
-// the lease is picked again.
-func (s *Store) TakeReady(ctx context.Context, room int, lease time.Duration) ([]Ready, error) {
-	// A look that takes no transaction; most of the time there is nothing.
-	look, err := one(ctx, s.db, errors.New("no answer"), "ready_any", func(l *readyLook) []any { return []any{&l.any, &l.ordered, &l.inForce} },
+// PickReady picks runs to announce, and returns as many as there is room for in addition to those
+// that are announced and not yet claimed. Interactive runs go before background runs, which keep a
+// small share. Then tenants take turns, and the sessions of a tenant. Within a session, runs with
+// precedence go first. Sessions and tenants that have reached their caps, counting what is
+// announced, are passed over. A run that is not claimed within the lease is picked again.
+func (s *Store) PickReady(ctx context.Context, room int, lease time.Duration) ([]Ready, error) {
+	// A read without a transaction comes first: most of the time there is nothing to pick.
+	look, err := one(ctx, s.db, errors.New("no answer"), "ready_any", func(l *readySummary) []any { return []any{&l.any, &l.ordered, &l.inForce} },
 		s.clock(), inForce(lease).Microseconds())
 	switch {
 	case err != nil:
 		return nil, err
 	case !look.any:
-		s.ahead.open(room, look.inForce, lease)
+		s.window.open(room, look.inForce, lease)
 		return nil, nil
 	}
-	s.ahead.close()
+	s.window.close()
 	var taken []Ready
 	err = s.write(ctx, func(ctx context.Context, b *batch) error {
 		var err error
@@ -49,38 +47,39 @@ func (s *Store) TakeReady(ctx context.Context, room int, lease time.Duration) ([
 	return taken, err
 }
 
-// inForce is how far ahead an announcement may end, by whichever clock, that is in force.
+// inForce is how far in the future an announcement can expire, by the clock of any replica.
 func inForce(lease time.Duration) time.Duration { return 2 * lease }
 
-// readyLook is what a look at the ready runs finds.
-type readyLook struct {
-	any     bool // of them may be announced
-	ordered bool // some that wait go before others of their session
-	inForce int  // announcements
+// readySummary sums up the ready runs.
+type readySummary struct {
+	any     bool // some may be announced
+	ordered bool // some waiting runs have precedence over others of their session
+	inForce int  // announcements that have not expired
 }
 
-// Behind reports whether a ready run may be waiting for its turn.
-func (s *Store) Behind() bool { return s.ahead.behind() }
+// MayHaveBacklog reports whether a ready run may be waiting for its turn.
+func (s *Store) MayHaveBacklog() bool { return s.window.mayHaveBacklog() }
 
-// ReleaseReady makes a run that was announced due again at once.
+// ReleaseReady takes back an announcement: the run can be picked again at once.
 func (s *Store) ReleaseReady(ctx context.Context, session tree.SessionID, task tree.TaskID, epoch int64) error {
-	s.ahead.close()
+	s.window.close()
 	return s.write(ctx, func(ctx context.Context, b *batch) error {
 		return b.tx.save(ctx, "ready_mark", []any{0, idColumn(&session), idColumn(&task), epoch})
 	})
 }
 
-// DueTimers finds timers whose time has come, the oldest first.
+// DueTimers finds timers that are due, oldest first.
 func (s *Store) DueTimers(ctx context.Context, limit int) ([]Timer, error) {
 	return query(ctx, s.db, "timers_due", timerRow, s.clock(), limit)
 }
 
-// forgetReplica is how long a replica may be silent before nothing is known of it.
+// forgetReplica is how long a replica may be silent before it is deleted.
 const forgetReplica = time.Hour
 
-// Forget forgets replicas that have long been silent, and the workers that only they knew. That
-// a replica is alive it takes to be said now if the clock has been set back since.
-func (s *Store) Forget(ctx context.Context) error {
+// ForgetSilentReplicas deletes replicas that have been silent for long, and the workers that only
+// they knew. A heartbeat that lies in the future, because the clock was set back, counts as a
+// heartbeat of now.
+func (s *Store) ForgetSilentReplicas(ctx context.Context) error {
 	return s.write(ctx, func(ctx context.Context, b *batch) error {
 		if err := b.tx.save(ctx, "replicas_ahead", []any{s.clock()}); err != nil {
 			return err
@@ -92,59 +91,61 @@ func (s *Store) Forget(ctx context.Context) error {
 	})
 }
 
-// Beat says that a replica is alive, and how many runs the workers on its streams can carry. It
-// learns which form of rows all replicas read, and what Capacity there is. It waits for nothing
-// that others do, and is sent in one piece: none is ever half done when its connection falls silent.
-func (s *Store) Beat(ctx context.Context, replica string, slots int, silent time.Duration) (*Capacity, error) {
+// Heartbeat records that a replica is alive, and how many slots the workers on its streams have. It
+// returns the current Capacity, and learns which form of rows all replicas can read. It waits for
+// no other transaction and is sent in one piece, so no heartbeat is left half done when its
+// connection fails.
+func (s *Store) Heartbeat(ctx context.Context, replica string, slots int, silent time.Duration) (*Capacity, error) {
 	var form int
 	var there Capacity
-	err := s.beats.step(ctx, func(ctx context.Context, b *batch) error {
-		if err := b.tx.save(ctx, "beat", []any{s.clock(), replica, slots, packedForm}); err != nil {
+	err := s.heartbeatCommitter.step(ctx, func(ctx context.Context, b *batch) error {
+		if err := b.tx.save(ctx, "beat", []any{s.clock(), replica, slots, currentRowForm}); err != nil {
 			return err
 		}
-		return b.tx.ask(ctx,
+		return b.tx.loadLater(ctx,
 			lookup{"row_form", [][]any{{}}, func(row row) error { return row.Scan(&form) }},
 			lookup{"capacity", [][]any{{s.clock(), silent.Microseconds()}}, func(row row) error { return row.Scan(capacityRow(&there)...) }})
 	})
 	switch {
 	case err != nil:
 		return nil, err
-	case there.Replicas == 0: // it has counted this one, and the connection was lost before that came
+	case there.Replicas == 0: // at least this one was counted, so the rows were lost with the connection
 		return nil, errUnanswered
 	}
-	s.readable.Store(form >= packedForm)
+	s.allReadPacked.Store(form >= currentRowForm)
 	return &there, nil
 }
 
-// Capacity is what there is to do work with.
+// Capacity is the total capacity of the installation.
 type Capacity struct {
-	Replicas int // that are alive
-	Slots    int // runs that all workers can carry
+	Replicas int // live replicas
+	Slots    int // slots of all workers
 }
 
 func capacityRow(c *Capacity) []any { return []any{&c.Replicas, &c.Slots} }
 
-// Capacity looks what there is, but for replicas that have not been heard of for so long.
+// Capacity reads the current capacity, without replicas that have been silent for so long.
 func (s *Store) Capacity(ctx context.Context, silent time.Duration) (*Capacity, error) {
 	return one(ctx, s.db, errors.New("no answer"), "capacity", capacityRow, s.clock(), silent.Microseconds())
 }
 
-// LostAttempts finds the attempts whose replica has not been heard of for so long.
+// LostAttempts finds the attempts whose replica has been silent for so long.
 func (s *Store) LostAttempts(ctx context.Context, silent time.Duration) ([]Attempt, error) {
 	return query(ctx, s.db, "attempts_lost", attemptRow, s.clock(), silent.Microseconds())
 }
 
-// Released finds the runs of a replica that are to let commands go on in the background.
-func (s *Store) Released(ctx context.Context, replica string) ([]tree.Task, error) {
+// ReleasedTasks finds the runs of a replica whose workers have to move commands to the background.
+func (s *Store) ReleasedTasks(ctx context.Context, replica string) ([]tree.Task, error) {
 	return query(ctx, s.db, "tasks_released", taskRow, replica)
 }
 
-// AttemptsBy finds the attempt of a worker under a number that it has chosen, if it has one.
-func (s *Store) AttemptsBy(ctx context.Context, worker string, nonce uint64) ([]Attempt, error) {
+// AttemptsByNonce finds the attempt of a worker with a nonce that the worker has chosen, if there
+// is one.
+func (s *Store) AttemptsByNonce(ctx context.Context, worker string, nonce uint64) ([]Attempt, error) {
 	return query(ctx, s.db, "attempts_by", attemptRow, worker, bitsColumn{&nonce})
 }
 
-// AttemptsOf finds the attempts of a replica.
-func (s *Store) AttemptsOf(ctx context.Context, replica string) ([]Attempt, error) {
+// AttemptsOfReplica finds the attempts of a replica.
+func (s *Store) AttemptsOfReplica(ctx context.Context, replica string) ([]Attempt, error) {
 	return query(ctx, s.db, "attempts_of", attemptRow, replica)
 }

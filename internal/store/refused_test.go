@@ -157,11 +157,11 @@ func refusedWrites(t *testing.T, db *store.Store, hangsUp bool, refuse, mend fun
 		}
 	}
 	check()
-	if _, err := db.Beat(t.Context(), "replica-0", 0, time.Minute); err != nil && !errors.Is(err, store.ErrUnavailable) {
+	if _, err := db.Heartbeat(t.Context(), "replica-0", 0, time.Minute); err != nil && !errors.Is(err, store.ErrUnavailable) {
 		t.Errorf("a beat was answered %v", err)
 	}
 	mend()
-	if _, err := db.Beat(t.Context(), "replica-0", 0, time.Minute); err != nil {
+	if _, err := db.Heartbeat(t.Context(), "replica-0", 0, time.Minute); err != nil {
 		t.Errorf("a beat after the database takes writes again: %v", err)
 	}
 	for i := range writers {

@@ -126,7 +126,7 @@ func replicasPick(t *testing.T, server *pgtest.Server) {
 	for _, db := range dbs {
 		wg.Go(func() {
 			for n := 2; n <= sessions*each; n += 2 {
-				got, err := db.TakeReady(t.Context(), n, time.Hour)
+				got, err := db.PickReady(t.Context(), n, time.Hour)
 				if err != nil {
 					t.Error(err)
 				}
@@ -157,7 +157,7 @@ func replicasPick(t *testing.T, server *pgtest.Server) {
 	}
 	// One that was there before goes on where it is, and a new one starts there.
 	older, younger := fill(dbs[0]), fill(dbs[1])
-	got, err := dbs[1].TakeReady(t.Context(), sessions*each+10, time.Hour)
+	got, err := dbs[1].PickReady(t.Context(), sessions*each+10, time.Hour)
 	counts := map[tree.SessionID]int{}
 	for _, r := range got {
 		counts[r.Session]++
@@ -224,7 +224,7 @@ func databaseClock(t *testing.T, server *pgtest.Server) {
 	if err != nil || s.CreatedAt.Before(before) || s.CreatedAt.After(after) {
 		t.Errorf("a session was made between %s and %s: %+v, %v", before, after, s, err)
 	}
-	if _, err := db.Beat(t.Context(), "replica-0", 0, time.Minute); err != nil {
+	if _, err := db.Heartbeat(t.Context(), "replica-0", 0, time.Minute); err != nil {
 		t.Error(err)
 	}
 	if lost, err := db.LostAttempts(t.Context(), time.Minute); err != nil || len(lost) > 0 {
@@ -286,7 +286,7 @@ func beatsAlone(t *testing.T, server *pgtest.Server) {
 	}
 	var held sync.WaitGroup
 	held.Go(func() {
-		if ready, err := db.TakeReady(t.Context(), 10, time.Hour); err != nil || len(ready) != 1 {
+		if ready, err := db.PickReady(t.Context(), 10, time.Hour); err != nil || len(ready) != 1 {
 			t.Errorf("picked were %d runs, %v", len(ready), err)
 		}
 	})
@@ -296,7 +296,7 @@ func beatsAlone(t *testing.T, server *pgtest.Server) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := db.Beat(t.Context(), "replica-0", 0, time.Minute); err != nil {
+	if _, err := db.Heartbeat(t.Context(), "replica-0", 0, time.Minute); err != nil {
 		t.Error(err)
 	}
 	if err := tx.Rollback(t.Context()); err != nil {
@@ -317,7 +317,7 @@ func oldBatches(t *testing.T, server *pgtest.Server) {
 		return n
 	}
 	beat := func() {
-		if _, err := db.Beat(t.Context(), "replica-0", 0, time.Minute); err != nil {
+		if _, err := db.Heartbeat(t.Context(), "replica-0", 0, time.Minute); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -11,24 +11,23 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// table is a table as rows of Go values: its name and its columns, in the order
-// in which the functions below list them. The first are the key, and some after
-// them never change.
+// table is a table whose rows are Go values: its name and columns, in the order in which the
+// functions below list them. The first columns are the key; some after them never change.
 type table struct {
-	name    string
-	keys    int
-	fixed   int // with the key
-	columns []string
-	updates []update
-	unset   []int    // columns in which most new rows have nothing
-	sparse  []int    // those of them that may be NULL
-	narrow  []narrow // the narrowest first
-	zero    []any    // a row that has nothing yet
-	drops   bool     // rows of it are dropped, beside those of sessions that were deleted
+	name         string
+	keys         int // number of key columns
+	fixed        int // number of columns that never change, including the key
+	columns      []string
+	updates      []update
+	usuallyEmpty []int          // columns that are empty in most new rows
+	nullable     []int          // those of them that may be NULL
+	narrow       []narrowInsert // the narrowest first
+	emptyRow     []any          // a row without any values
+	drops        bool           // rows are deleted one by one, not only with their sessions
 }
 
-// newTable takes columns up to each "|" for those of an update. In those with a "*" or a "-"
-// most new rows have nothing; the former may be NULL.
+// newTable reads a list of columns. A "|" ends the columns of an update. Columns with a "*" or a
+// "-" are empty in most new rows; those with a "*" may be NULL.
 func newTable(name string, keys, fixed int, columns string) table {
 	t := table{name: name, keys: keys, fixed: fixed}
 	for _, c := range strings.Fields(columns) {
@@ -38,17 +37,17 @@ func newTable(name string, keys, fixed int, columns string) table {
 		}
 		name := strings.TrimRight(c, "*-")
 		if name != c {
-			t.unset = append(t.unset, len(t.columns))
+			t.usuallyEmpty = append(t.usuallyEmpty, len(t.columns))
 		}
 		if strings.HasSuffix(c, "*") {
-			t.sparse = append(t.sparse, len(t.columns))
+			t.nullable = append(t.nullable, len(t.columns))
 		}
 		t.columns = append(t.columns, name)
 	}
 	return t
 }
 
-// dropping gives the table as one of which rows are dropped.
+// dropping gives a table whose rows can be deleted one by one.
 func (t table) dropping() table {
 	t.drops = true
 	return t
@@ -56,15 +55,15 @@ func (t table) dropping() table {
 
 const callKeyColumns = "session task message block "
 
-// sessionTable has the columns first that change with each commit.
+// sessionTable lists first the columns that change with each commit.
 var sessionTable = newTable("sessions", 1, 6, "id tenant agent root metadata- limits "+
 	"next_seq total pending running waiting- shells- "+
 	"input_tokens- output_tokens- cache_read_tokens- cache_write_tokens- cost_micros- priced_tokens- model_calls- updated_at fair_tag version | "+
 	"title created_at current_task- asking- denied_calls- grants- closed_at- deleted_at- workspace- "+
-	"budget_tokens- budget_cost- budget_calls- reckoned_tokens- reckoned_cost- max_running on_approval-").notYet(sessionRow(&tree.Session{}, &beside{}))
+	"budget_tokens- budget_cost- budget_calls- reckoned_tokens- reckoned_cost- max_running on_approval-").withEmptyRow(sessionRow(&tree.Session{}, &sessionExtras{}))
 
-// taskTable has the columns first that change with each claim, then those that change with
-// an answer that ends a run, then others that change with what a worker says.
+// taskTable lists first the columns that change with each claim, then those that change with an
+// answer that ends a run, then others that change with a worker's requests.
 var taskTable = newTable("tasks", 2, 18, "session id parent kind branch depth agent agent_version model description "+
 	"created_at fail_on_interrupt* base_kind* base_task* base_message* base_block* model_provider model_name "+
 	"state started_at* epoch nonce* attach* last_seq* replica* worker* claimed_at* moved_at | "+
@@ -75,9 +74,9 @@ var taskTable = newTable("tasks", 2, 18, "session id parent kind branch depth ag
 	"run reason* detail* caller call_message call_block background accepted_at wait_failed* priority deadline* ran* reported_at* strikes* inbox* "+
 	"live_background* watchers compacted* start_hooked* stop_hooked* on_complete* "+
 	"permissions origin* authority source* asking* told* output* release_message* trace trace_parent trace_flags worktrees* "+
-	"max_iterations timeout*").notYet(taskRow(&tree.Task{}))
+	"max_iterations timeout*").withEmptyRow(taskRow(&tree.Task{}))
 
-// runTable has the runs that a task has had before its current one.
+// runTable holds the runs that a task has had before its current one.
 var runTable = newTable("runs", 3, 18, "session task run state reason* detail* answer "+
 	"input_tokens output_tokens cache_read_tokens* cache_write_tokens* cost_micros* priced_tokens* "+
 	"tool_uses* iterations accepted_at started_at ended_at")
@@ -101,16 +100,16 @@ var tables = []table{
 		"state for_session note decided_at url tries call_due"),
 }
 
-// beside is what a session's row has that the core knows nothing of.
-type beside struct {
-	maxRunning int   // how many tasks it may run now
+// sessionExtras are the columns of a session's row that the core does not know.
+type sessionExtras struct {
+	maxRunning int   // the session's current cap on running tasks
 	fairTag    int64 // of its last ready run
 	version    int64
 }
 
-func sessionRow(s *tree.Session, b *beside) []any { return appendSessionRow(nil, s, b) }
+func sessionRow(s *tree.Session, b *sessionExtras) []any { return appendSessionRow(nil, s, b) }
 
-func appendSessionRow(to []any, s *tree.Session, b *beside) []any {
+func appendSessionRow(to []any, s *tree.Session, b *sessionExtras) []any {
 	return append(to,
 		idColumn(&s.ID), &s.Tenant, &s.Agent, idColumn(&s.Root),
 		jsonColumn{&s.Metadata}, jsonColumn{&s.Limits},
@@ -119,7 +118,7 @@ func appendSessionRow(to []any, s *tree.Session, b *beside) []any {
 		timeColumn{&s.UpdatedAt}, &b.fairTag, &b.version,
 		&s.Title, timeColumn{&s.CreatedAt}, idColumn(&s.Current), &s.Asking, &s.DeniedCalls, jsonColumn{&s.Grants},
 		timeColumn{&s.ClosedAt}, timeColumn{&s.DeletedAt}, &s.Workspace, &s.Budget.Tokens, &s.Budget.Cost, &s.Budget.ModelCalls,
-		&s.Reckoned.Tokens, &s.Reckoned.Cost, &b.maxRunning, &s.OnApproval,
+		&s.CallEstimate.Tokens, &s.CallEstimate.Cost, &b.maxRunning, &s.OnApproval,
 	)
 }
 
@@ -141,7 +140,7 @@ func appendTaskRow(to []any, t *tree.Task) []any {
 		timeColumn{&t.AcceptedAt}, &t.Wait.Failed,
 		&t.Priority, timeColumn{&t.Deadline}, durationColumn{&t.Ran}, timeColumn{&t.ReportedAt}, &t.Strikes, &t.Inbox,
 		&t.LiveBackground, &t.Watchers, &t.Compacted, &t.StartHooked, &t.StopHooked, &t.OnComplete,
-		(*string)(&t.Permissions), &t.Origin, (*string)(&t.Authority), &t.Source, &t.Asking, &t.Told, &t.Output, &t.Release,
+		(*string)(&t.Permissions), &t.Origin, (*string)(&t.Authority), &t.Source, &t.Asking, &t.LastProgress, &t.Output, &t.Release,
 		id16{(*[16]byte)(&t.Trace.ID)}, bitsColumn{(*uint64)(&t.Trace.Parent)}, &t.Trace.Flags, &t.Worktrees,
 		&t.MaxIterations, durationColumn{&t.Timeout},
 	)
@@ -200,10 +199,10 @@ func timerRow(t *Timer) []any {
 type Ready struct {
 	Session tree.SessionID
 	tree.Ready
-	Again bool // it was announced before, and nobody has claimed it in time
-	Ahead bool // it counts as announced since the commit that made it ready
+	Again             bool // it was announced before, and not claimed in time
+	AnnouncedOnCommit bool // it counts as announced since the commit that made it ready
 
-	Replica string // that has made it ready; empty: that was not said
+	Replica string // the replica that made it ready; empty: unknown
 
 	tenant         string
 	fairTag        int64
@@ -229,15 +228,15 @@ func attemptRow(a *Attempt) []any {
 	}
 }
 
-// The types below say how a value stands in a column. They serve both ways: as
-// an argument they give the value, as a destination they take it.
+// The types below convert values to and from columns. They are used both as arguments of
+// statements and as destinations of scans.
 
-// id16 is an id in a BLOB of 16 bytes; the zero id is NULL.
+// id16 is an id as a BLOB of 16 bytes; the zero id is NULL.
 type id16 struct{ id *[16]byte }
 
 func idColumn[Of any](id *tree.ID[Of]) id16 { return id16{(*[16]byte)(id)} }
 
-// Value gives the bytes.
+// Value implements driver.Valuer.
 func (c id16) Value() (driver.Value, error) {
 	if *c.id == [16]byte{} {
 		return nil, nil
@@ -248,7 +247,7 @@ func (c id16) Value() (driver.Value, error) {
 // MarshalText gives the bytes in hexadecimal.
 func (c id16) MarshalText() ([]byte, error) { return hex.AppendEncode(nil, c.id[:]), nil }
 
-// Scan takes the bytes.
+// Scan implements sql.Scanner.
 func (c id16) Scan(src any) error {
 	switch src := src.(type) {
 	case nil:
@@ -263,10 +262,10 @@ func (c id16) Scan(src any) error {
 	return fmt.Errorf("an id is stored as %T", src)
 }
 
-// timeColumn is a time in microseconds since 1970; the zero time is NULL.
+// timeColumn is a time as microseconds since 1970; the zero time is NULL.
 type timeColumn struct{ time *time.Time }
 
-// Value gives the microseconds.
+// Value implements driver.Valuer.
 func (c timeColumn) Value() (driver.Value, error) {
 	if c.time.IsZero() {
 		return nil, nil
@@ -274,7 +273,7 @@ func (c timeColumn) Value() (driver.Value, error) {
 	return c.time.UnixMicro(), nil
 }
 
-// Scan takes the microseconds.
+// Scan implements sql.Scanner.
 func (c timeColumn) Scan(src any) error {
 	switch src := src.(type) {
 	case nil:
@@ -287,13 +286,13 @@ func (c timeColumn) Scan(src any) error {
 	return nil
 }
 
-// durationColumn is a duration in microseconds.
+// durationColumn is a duration as microseconds.
 type durationColumn struct{ duration *time.Duration }
 
-// Value gives the microseconds.
+// Value implements driver.Valuer.
 func (c durationColumn) Value() (driver.Value, error) { return c.duration.Microseconds(), nil }
 
-// Scan takes the microseconds; NULL are none.
+// Scan implements sql.Scanner; NULL is 0.
 func (c durationColumn) Scan(src any) error {
 	n, ok := src.(int64)
 	if !ok && src != nil {
@@ -303,13 +302,13 @@ func (c durationColumn) Scan(src any) error {
 	return nil
 }
 
-// bitsColumn is 64 bits in a signed integer.
+// bitsColumn is 64 bits as a signed integer.
 type bitsColumn struct{ bits *uint64 }
 
-// Value gives the integer.
+// Value implements driver.Valuer.
 func (c bitsColumn) Value() (driver.Value, error) { return int64(*c.bits), nil }
 
-// Scan takes the integer; NULL is none of the bits.
+// Scan implements sql.Scanner; NULL is 0.
 func (c bitsColumn) Scan(src any) error {
 	n, ok := src.(int64)
 	if !ok && src != nil {
@@ -322,13 +321,13 @@ func (c bitsColumn) Scan(src any) error {
 // jsonColumn is a value as JSON text.
 type jsonColumn struct{ value any }
 
-// Value gives the text.
+// Value implements driver.Valuer.
 func (c jsonColumn) Value() (driver.Value, error) {
 	text, err := json.Marshal(c.value)
 	return string(text), err
 }
 
-// Scan takes the text.
+// Scan implements sql.Scanner.
 func (c jsonColumn) Scan(src any) error {
 	switch src := src.(type) {
 	case string:

@@ -12,9 +12,9 @@ import (
 	"github.com/coppice-run/coppice/internal/wire"
 )
 
-// save writes what the views have changed, one statement a table. New sessions go
-// first, all in the order of their ids: if another replica creates them too, one
-// of both waits here, and then fails, before it has written anything else.
+// save writes what the views have changed, with one statement per table. New sessions are written
+// first, all in the order of their ids. If another replica creates the same sessions, one of the
+// two waits here and then fails, before it has written anything else.
 func (b *batch) save(ctx context.Context) error {
 	rows := map[string][][]any{}
 	put := func(name string, row []any) { rows[name] = append(rows[name], row) }
@@ -23,15 +23,15 @@ func (b *batch) save(ctx context.Context) error {
 		b.collectQueues(id, c, put)
 		b.collect(id, c, put)
 	}
-	for _, key := range b.answered {
-		answer, err := encodeAnswer(b.once[key].answer)
+	for _, key := range b.newRequests {
+		answer, err := encodeAnswer(b.requests[key].answer)
 		if err != nil {
 			return err
 		}
-		hash := b.once[key].hash
+		hash := b.requests[key].hash
 		put("add_requests", []any{idColumn(&key.session), key.key, hash[:], string(answer)})
 	}
-	first, opened := sessionTable.addAll(rows["add_sessions"])
+	first, opened := sessionTable.insertAllStatement(rows["add_sessions"])
 	if err := b.tx.save(ctx, first, opened...); err != nil {
 		return err
 	}
@@ -40,7 +40,7 @@ func (b *batch) save(ctx context.Context) error {
 		return err
 	}
 	for _, name := range slices.Sorted(maps.Keys(rows)) {
-		if !strings.HasSuffix(name, newTasks) {
+		if !strings.HasSuffix(name, newTasksSuffix) {
 			slices.SortFunc(rows[name], keyOrder)
 		}
 		if err := b.tx.save(ctx, name, rows[name]...); err != nil {
@@ -50,13 +50,13 @@ func (b *batch) save(ctx context.Context) error {
 	return nil
 }
 
-// newTasks is how the names of statements end that write whole tasks. New ones are not in the order
-// of their keys, in which they will be claimed: rows of one page of PostgreSQL's that are
-// updated with one transaction have no room for it there.
-const newTasks = "_tasks"
+// newTasksSuffix ends the names of statements that write whole tasks. New tasks are not sorted by
+// their keys, because they will be claimed in that order. Rows on one PostgreSQL page that one
+// transaction updates find no room there for their new versions.
+const newTasksSuffix = "_tasks"
 
-// keyOrder orders rows of a table by their keys, which stand first: so pages of an index fill up
-// one after another, where rows in any order leave half of each empty.
+// keyOrder orders rows of a table by their key columns, which come first. Inserts in key order fill
+// the pages of an index one after another; in any other order they leave half of each page empty.
 func keyOrder(a, b []any) int {
 	for i := range a {
 		var order int
@@ -79,33 +79,33 @@ func keyOrder(a, b []any) int {
 	return 0
 }
 
-// collect lists the rows of a session's tree and log.
+// collect lists the rows of a session's tree and log that have to be written.
 func (b *batch) collect(id tree.SessionID, c *tree.Changes, put func(string, []any)) {
-	if changed(c) {
+	if hasChanges(c) {
 		b.collectSession(b.sessions[id], put)
 	}
-	was, now := &b.compared[0], &b.compared[1]
+	was, now := &b.rowBuffers[0], &b.rowBuffers[1]
 	for _, t := range c.Tasks {
 		*now = appendTaskRow((*now)[:0], t)
-		if stored := b.sessions[id].view.Stored(t.ID); stored != nil {
+		if stored := b.sessions[id].view.StoredTask(t.ID); stored != nil {
 			*was = appendTaskRow((*was)[:0], stored)
-			put(taskTable.change(*was, *now))
+			put(taskTable.updateStatement(*was, *now))
 			continue
 		}
-		if !b.newest() {
+		if !b.writesNewestForm() {
 			put("add_tasks", slices.Clone(*now))
 			continue
 		}
-		put(taskTable.add(*now))
+		put(taskTable.insertStatement(*now))
 	}
 	b.collectRuns(id, c, put)
 	for _, m := range c.Messages {
 		body := wire.EncodeBody(m)
 		put("add_messages", messageRow(&id, m, &body))
 	}
-	opened := openedWith(c)
+	opened := openingMessages(c)
 	for _, call := range c.Calls {
-		put(b.writes("calls", opened[messageKey{call.Task, call.Ref.Message}]), callRow(&id, call))
+		put(b.addOrPut("calls", opened[messageKey{call.Task, call.Ref.Message}]), callRow(&id, call))
 	}
 	for _, a := range c.Approvals {
 		put("put_approvals", approvalRow(&Approval{Session: id, Approval: *a}))
@@ -117,8 +117,8 @@ func (b *batch) collect(id tree.SessionID, c *tree.Changes, put func(string, []a
 	}
 }
 
-// openedWith names the messages that have opened calls just now.
-func openedWith(c *tree.Changes) map[messageKey]bool {
+// openingMessages names the new messages that have opened calls.
+func openingMessages(c *tree.Changes) map[messageKey]bool {
 	opened := map[messageKey]bool{}
 	for _, m := range c.Messages {
 		if m.MakesCalls() {
@@ -128,63 +128,62 @@ func openedWith(c *tree.Changes) map[messageKey]bool {
 	return opened
 }
 
-// writes gives the statement for rows of a table. It is cheaper for new ones, while they are
-// supposed not to be there.
-func (b *batch) writes(table string, isNew bool) string {
-	if isNew && b.care == supposing {
+// addOrPut gives the statement that writes rows of a table. An insert is cheaper than an upsert,
+// and used for new rows in the optimistic mode.
+func (b *batch) addOrPut(table string, isNew bool) string {
+	if isNew && b.mode == modeOptimistic {
 		return "add_" + table
 	}
 	return "put_" + table
 }
 
-// wasIn reports whether a task was in a state when it was last stored.
-func (b *batch) wasIn(state tree.State, id tree.SessionID, task tree.TaskID) bool {
-	stored := b.sessions[id].view.Stored(task)
+// wasStoredIn reports whether a task was in a state when it was last stored.
+func (b *batch) wasStoredIn(state tree.State, id tree.SessionID, task tree.TaskID) bool {
+	stored := b.sessions[id].view.StoredTask(task)
 	return stored != nil && stored.State == state
 }
 
-// newest reports whether what is written has the newest form.
-func (b *batch) newest() bool {
+// writesNewestForm reports whether rows are written in their newest form.
+func (b *batch) writesNewestForm() bool {
 	_, packs := b.tx.(packing)
 	return packs
 }
 
-// collectRuns lists the rows of runs that have ended. What there is to say of a task's last
-// run is in the task's row, until the next run begins.
+// collectRuns lists the rows of runs that have ended. The end of a task's last run is stored in the
+// task's row, until its next run starts.
 func (b *batch) collectRuns(id tree.SessionID, c *tree.Changes, put func(string, []any)) {
 	for _, t := range c.Tasks {
-		if stored := b.sessions[id].view.Stored(t.ID); stored != nil && stored.Run < t.Run && stored.State.Terminal() {
+		if stored := b.sessions[id].view.StoredTask(t.ID); stored != nil && stored.Run < t.Run && stored.State.Terminal() {
 			run := stored.Ended()
-			put("put_runs", runRow(&id, &run)) // an earlier release has written it when it ended
+			put("put_runs", runRow(&id, &run)) // an earlier release may have written it already
 		}
 	}
 	for _, r := range c.Runs {
-		if !b.newest() || r.Run < c.Tasks[r.Task].Run {
+		if !b.writesNewestForm() || r.Run < c.Tasks[r.Task].Run {
 			put("put_runs", runRow(&id, r))
 		}
 	}
 }
 
 // collectSession lists the row of a session.
-func (b *batch) collectSession(s *session, put func(string, []any)) {
+func (b *batch) collectSession(s *cachedSession, put func(string, []any)) {
 	if s.row == nil {
-		version := b.now.UnixMicro() // one that comes after a deleted one has none of its versions
-		put("add_sessions", s.write(version).columns(nil))
+		version := b.now.UnixMicro() // a session that reuses a deleted id gets none of its versions
+		put("add_sessions", s.nextRow(version).columns(nil))
 		return
 	}
-	was, now := &b.compared[0], &b.compared[1]
-	*was, *now = s.row.columns((*was)[:0]), s.write(s.row.version+1).columns((*now)[:0])
-	put(sessionTable.change(*was, *now))
+	was, now := &b.rowBuffers[0], &b.rowBuffers[1]
+	*was, *now = s.row.columns((*was)[:0]), s.nextRow(s.row.version+1).columns((*now)[:0])
+	put(sessionTable.updateStatement(*was, *now))
 }
 
-// changed reports whether there is anything to write.
-func changed(c *tree.Changes) bool {
+// hasChanges reports whether there is anything to write.
+func hasChanges(c *tree.Changes) bool {
 	return c.Session != nil || len(c.Messages)+len(c.Runs)+len(c.Events) > 0 ||
 		len(c.Tasks)+len(c.Calls)+len(c.Inbox)+len(c.Waits)+len(c.Timers)+len(c.Ready)+len(c.Attempts)+len(c.Callbacks)+len(c.Approvals) > 0
 }
 
-// collectQueues lists the rows of what waits: inbox, waits, timers, ready runs
-// and attempts.
+// collectQueues lists the rows of inboxes, waits, timers, ready runs, callbacks and attempts.
 func (b *batch) collectQueues(id tree.SessionID, c *tree.Changes, put func(string, []any)) {
 	for entry, e := range c.Inbox {
 		if e == nil {
@@ -215,9 +214,9 @@ func (b *batch) collectQueues(id tree.SessionID, c *tree.Changes, put func(strin
 			b.claimed++
 			continue
 		}
-		row := b.place(id, r)
+		row := b.placeReady(id, r)
 		b.ready = append(b.ready, row)
-		put(b.writes("ready", !b.wasIn(tree.StatePending, id, task)), readyRow(&row))
+		put(b.addOrPut("ready", !b.wasStoredIn(tree.StatePending, id, task)), readyRow(&row))
 	}
 	for run, cb := range c.Callbacks {
 		if cb == nil {
@@ -231,24 +230,24 @@ func (b *batch) collectQueues(id tree.SessionID, c *tree.Changes, put func(strin
 			put("drop_attempts", []any{idColumn(&id), idColumn(&task)})
 			continue
 		}
-		put(b.writes("attempts", !b.wasIn(tree.StateRunning, id, task)), attemptRow(&Attempt{Session: id, Attempt: *a}))
+		put(b.addOrPut("attempts", !b.wasStoredIn(tree.StateRunning, id, task)), attemptRow(&Attempt{Session: id, Attempt: *a}))
 	}
 }
 
-// place decides where a ready run waits, and counts it: on the dispatch stream at once, while
-// nothing else waits; for its turn; or for its session, which runs as many as it may. Those of a
-// session take their turns in the order in which they are placed.
-func (b *batch) place(id tree.SessionID, r *tree.Ready) Ready {
+// placeReady decides how a ready run waits, and counts it. It is announced at once while no other
+// run waits. It is held back if its session already runs as many tasks as it may. Otherwise it
+// waits for its turn. Runs of one session take their turns in the order in which they are placed.
+func (b *batch) placeReady(id tree.SessionID, r *tree.Ready) Ready {
 	s := b.sessions[id].view.Session()
 	row := Ready{Session: id, Ready: *r, Replica: b.Replica, tenant: s.Tenant}
-	free, lease := b.ahead.free()
+	free, lease := b.window.available()
 	switch {
 	case s.Running+s.Pending > s.Cap():
 		row.announcedUntil = heldBack
 	case free > b.announced:
 		b.announced++
-		row.Ahead, row.announcedUntil = true, b.now.Add(lease).UnixMicro()
-		row.fairTag = max(b.fairNow, b.sessions[id].fairTag) // it takes no turn from anybody
+		row.AnnouncedOnCommit, row.announcedUntil = true, b.now.Add(lease).UnixMicro()
+		row.fairTag = max(b.virtualTime, b.sessions[id].fairTag) // it takes nobody's turn
 		return row
 	}
 	b.waiting++
@@ -256,8 +255,8 @@ func (b *batch) place(id tree.SessionID, r *tree.Ready) Ready {
 	return row
 }
 
-// inOrder gives the tasks of a map by age, so that what was made ready first is
-// offered first.
+// inOrder gives the tasks of a map by age, so that runs are offered in the order in which they
+// became ready.
 func inOrder[T any](rows map[tree.TaskID]T) []tree.TaskID {
 	tasks := make([]tree.TaskID, 0, len(rows))
 	for task := range rows {

@@ -11,8 +11,9 @@ import (
 	versions "github.com/pressly/goose/v3/database"
 )
 
-// newSchema is a file with what the migrations make of an empty database (TestNewSchema). One by
-// one, with a sync each, they take half of the time until a new process has its first result.
+// newSchema is a file with the schema that all migrations together create (TestNewSchema). Running
+// the migrations one by one, each with a sync, would take half of the time until a new process has
+// its first result.
 const newSchema = "migrations/sqlite.sql"
 
 // migrate brings the schema up to date.
@@ -25,7 +26,7 @@ func migrate(ctx context.Context, db *sql.DB) error {
 	if err != nil {
 		return err
 	}
-	// Rows of a later form are written at once where nobody else could have to read them.
+	// A later release writes newer forms of rows at once, because only one process uses the file.
 	there, known, err := provider.GetVersions(ctx)
 	switch {
 	case err != nil:
@@ -37,12 +38,12 @@ func migrate(ctx context.Context, db *sql.DB) error {
 		_, err = provider.Up(ctx)
 	}
 	if err != nil {
-		return errors.Join(ctx.Err(), err) // a transaction that ctx has ended says only that it is over
+		return errors.Join(ctx.Err(), err) // the error of a transaction that ctx has ended does not mention ctx
 	}
 	return nil
 }
 
-// makeSchema makes the schema of an empty database, which counts as migrated.
+// makeSchema creates the schema in an empty database, and records all migrations as done.
 func makeSchema(ctx context.Context, db *sql.DB, migrations []*goose.Source) error {
 	schema, err := fs.ReadFile(files, newSchema)
 	if err != nil {

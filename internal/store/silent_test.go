@@ -25,13 +25,13 @@ func TestSilentDatabase(t *testing.T) {
 		bound func(context.Context) (context.Context, context.CancelFunc)
 		want  error
 	}{
-		"no deadline": {context.WithCancel, errUnreached},
+		"no deadline": {context.WithCancel, errUnreachable},
 		"a deadline": {func(ctx context.Context) (context.Context, context.CancelFunc) {
-			return context.WithTimeout(ctx, reachPatience/2)
+			return context.WithTimeout(ctx, reachTimeout/2)
 		}, context.DeadlineExceeded},
 		"cancelled": {func(ctx context.Context) (context.Context, context.CancelFunc) {
 			ctx, cancel := context.WithCancel(ctx)
-			time.AfterFunc(reachPatience/2, cancel)
+			time.AfterFunc(reachTimeout/2, cancel)
 			return ctx, cancel
 		}, context.Canceled},
 	} {
@@ -43,12 +43,12 @@ func TestSilentDatabase(t *testing.T) {
 				ctx, cancel := test.bound(t.Context())
 				defer cancel()
 				err := db.load(ctx, lookup{"anything", [][]any{{}}, func(row) error { return nil }})
-				for _, is := range []error{errUnreached, context.DeadlineExceeded, context.Canceled} {
+				for _, is := range []error{errUnreachable, context.DeadlineExceeded, context.Canceled} {
 					if errors.Is(err, is) != errors.Is(test.want, is) {
 						t.Errorf("the error is %v, which has to be %v alone", err, test.want)
 					}
 				}
-				if strings.Contains(logged.String(), "deadline exceeded") != errors.Is(test.want, errUnreached) {
+				if strings.Contains(logged.String(), "deadline exceeded") != errors.Is(test.want, errUnreachable) {
 					t.Errorf("logged was %q", &logged)
 				}
 			})
@@ -69,9 +69,9 @@ func served(t *testing.T, log *slog.Logger, serve func(net.Conn)) *postgres {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config.MaxConns = mostReads
+	config.MaxConns = maxReadConns
 	config.ShouldPing = neverPing
-	config.ConnConfig.ConnectTimeout = reachPatience
+	config.ConnConfig.ConnectTimeout = reachTimeout
 	config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol
 	config.ConnConfig.DialFunc = func(context.Context, string, string) (net.Conn, error) {
 		ours, theirs := net.Pipe()
@@ -87,6 +87,6 @@ func served(t *testing.T, log *slog.Logger, serve func(net.Conn)) *postgres {
 	for _, name := range []string{"batch", "batch_void", "batch_committed"} {
 		db.statements[name] = pgStatement{text: "SELECT $1"}
 	}
-	db.glances.db = db
+	db.coalescer.db = db
 	return db
 }

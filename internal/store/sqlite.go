@@ -16,28 +16,27 @@ import (
 	_ "modernc.org/sqlite" // registers the driver "sqlite"
 )
 
-// sqlite is a file that one process has, which locks it: one connection writes, a
-// pool reads.
+// sqlite is a database file that one process has locked: one connection writes, a pool reads.
 type sqlite struct {
 	lock    *fileLock
 	pools   []*sql.DB
 	conn    *sql.Conn // writes
 	reads   *sql.DB
 	texts   map[string]string
-	saving  map[string]driver.Stmt // prepared on conn when they are first used
-	asking  map[string]*sql.Stmt   // the queries, prepared on conn when they are first used
-	reading map[string]*sql.Stmt   // the queries, prepared on reads
+	saving  map[string]driver.Stmt // prepared on conn at their first use
+	asking  map[string]*sql.Stmt   // queries, prepared on conn at their first use
+	reading map[string]*sql.Stmt   // queries, prepared on reads
 }
 
-// pragmas make a commit durable before it is answered, and let readers go on
-// beside the writer.
+// pragmas make a commit durable before it is answered, and let readers run concurrently with the
+// writer.
 var pragmas = []string{
 	"journal_mode(WAL)", "synchronous(FULL)", "busy_timeout(5000)", "temp_store(MEMORY)",
 	"cache_size(-16384)", "mmap_size(268435456)", "wal_autocheckpoint(8000)",
 }
 
 func openSQLite(ctx context.Context, name string) (*sqlite, error) {
-	file, err := fileOf(name)
+	file, err := resolveFile(name)
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +73,7 @@ func openLocked(ctx context.Context, file string) (*sqlite, error) {
 	return db, nil
 }
 
-// open brings the database up to date and prepares what it will be asked.
+// open brings the schema up to date and prepares the statements.
 func (db *sqlite) open(ctx context.Context, writes *sql.DB) error {
 	if err := migrate(ctx, writes); err != nil {
 		return fmt.Errorf("bringing it up to date: %w", err)
@@ -96,10 +95,10 @@ func (db *sqlite) open(ctx context.Context, writes *sql.DB) error {
 		db.texts["add_"+t.name], db.texts["drop_"+t.name] = sqliteAdd(t), sqliteDrop(t)
 		db.texts["put_"+t.name] = sqliteAdd(t) + t.onConflict()
 		for _, n := range t.narrow {
-			db.texts[n.name] = t.addingOne(n, "?", func(constant string, _ int) string { return constant })
+			db.texts[n.name] = t.insertSQL(n, "?", func(constant string, _ int) string { return constant })
 		}
 		for _, u := range t.updates {
-			db.texts[u.name] = t.updating(u, "?", "", t.keyed("?"))
+			db.texts[u.name] = t.updateSQL(u, "?", "", t.keyPredicate("?"))
 		}
 	}
 	for name, text := range db.texts {
@@ -120,7 +119,7 @@ func dsn(path string, pragmas ...string) string {
 	return "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + query.Encode()
 }
 
-// close closes every connection, and its statements with it.
+// close closes all connections and their statements.
 func (db *sqlite) close() error {
 	var errs []error
 	for _, stmts := range []map[string]*sql.Stmt{db.asking, db.reading} {
@@ -143,17 +142,17 @@ func (db *sqlite) close() error {
 	return errors.Join(errs...)
 }
 
-// alone is true: the file is locked.
-func (*sqlite) alone() bool { return true }
+// exclusive is true: the file is locked.
+func (*sqlite) exclusive() bool { return true }
 
-// layout is the plain one: a zero takes no more room than NULL, and what is long has pages of
-// its own.
+// layout is the plain one: in SQLite a zero takes no more room than NULL, and long values have
+// pages of their own.
 func (*sqlite) layout() layout { return layout{} }
 
-// writer is the one there is.
+// writer gives the only writer.
 func (db *sqlite) writer(time.Duration) writer { return sqliteWriter{db} }
 
-// sqliteWriter is the connection that writes, and its transactions.
+// sqliteWriter is the connection that writes.
 type sqliteWriter struct{ *sqlite }
 
 func (db sqliteWriter) transact(ctx context.Context, work func(transaction) error) error {
@@ -167,15 +166,15 @@ func (db sqliteWriter) transact(ctx context.Context, work func(transaction) erro
 		}
 		err = fmt.Errorf("committing: %w", err)
 	}
-	// What failed may have rolled it back already; then this fails too.
+	// The failed statement may have rolled back already; then this fails too.
 	if _, rollback := db.conn.ExecContext(ctx, "ROLLBACK"); rollback != nil {
 		err = fmt.Errorf("%w (rolling back: %w)", err, rollback)
 	}
 	return err
 }
 
-// save is by the driver itself: database/sql would check, convert and copy arguments that are
-// what the driver takes.
+// save uses the driver directly: database/sql would check, convert and copy arguments that already
+// have the driver's types.
 func (db sqliteWriter) save(ctx context.Context, name string, rows ...[]any) error {
 	err := db.conn.Raw(func(conn any) error {
 		stmt, err := db.prepareSave(ctx, conn.(driver.ConnPrepareContext), name)
@@ -203,7 +202,7 @@ func (db sqliteWriter) save(ctx context.Context, name string, rows ...[]any) err
 	return nil
 }
 
-// prepareSave gives the driver's own statement.
+// prepareSave gives the driver's prepared statement.
 func (db sqliteWriter) prepareSave(ctx context.Context, conn driver.ConnPrepareContext, name string) (driver.Stmt, error) {
 	if stmt := db.saving[name]; stmt != nil {
 		return stmt, nil
@@ -222,7 +221,7 @@ func (db sqliteWriter) load(ctx context.Context, lookups ...lookup) error {
 		}
 		stmt, err := db.prepare(ctx, l.name)
 		if err == nil {
-			err = db.look(ctx, stmt, l)
+			err = db.runLookup(ctx, stmt, l)
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", l.name, err)
@@ -231,7 +230,7 @@ func (db sqliteWriter) load(ctx context.Context, lookups ...lookup) error {
 	return nil
 }
 
-func (db sqliteWriter) ask(ctx context.Context, lookups ...lookup) error {
+func (db sqliteWriter) loadLater(ctx context.Context, lookups ...lookup) error {
 	return db.load(ctx, lookups...)
 }
 
@@ -247,7 +246,7 @@ func (db sqliteWriter) prepare(ctx context.Context, name string) (*sql.Stmt, err
 	return stmt, nil
 }
 
-// load takes a transaction, unless there is only one query.
+// load uses a transaction, unless there is only one query.
 func (db *sqlite) load(ctx context.Context, lookups ...lookup) (err error) {
 	prepared := func(name string) *sql.Stmt { return db.reading[name] }
 	if len(lookups) > 1 {
@@ -269,20 +268,20 @@ func (db *sqlite) load(ctx context.Context, lookups ...lookup) (err error) {
 		if len(l.keys) == 0 {
 			continue
 		}
-		if err := db.look(ctx, prepared(l.name), l); err != nil {
+		if err := db.runLookup(ctx, prepared(l.name), l); err != nil {
 			return fmt.Errorf("%s: %w", l.name, err)
 		}
 	}
 	return nil
 }
 
-// glance is load: a look takes no round trip.
-func (db *sqlite) glance(ctx context.Context, lookups ...lookup) error {
+// loadCoalesced is load: a read takes no round trip.
+func (db *sqlite) loadCoalesced(ctx context.Context, lookups ...lookup) error {
 	return db.load(ctx, lookups...)
 }
 
-// look runs a prepared query for each key, or once for all of them.
-func (db *sqlite) look(ctx context.Context, stmt *sql.Stmt, l lookup) error {
+// runLookup runs a prepared query for each key, or once for all keys if it takes them as JSON.
+func (db *sqlite) runLookup(ctx context.Context, stmt *sql.Stmt, l lookup) error {
 	keys := l.keys
 	if strings.Contains(db.texts[l.name], "json_each(?1)") {
 		text, err := json.Marshal(keys)
@@ -316,9 +315,8 @@ func eachSQLRow(rows *sql.Rows, scan func(row) error) error {
 	return rows.Err()
 }
 
-// unnumbered leaves the numbers of those parameters out of a statement that have the next one
-// anyway: SQLite takes a number for a name, which is looked for in a list each time that the
-// statement is given its arguments.
+// unnumbered removes the number of each parameter that has the next number anyway. SQLite treats a
+// numbered parameter as a name, which it looks up in a list each time that arguments are bound.
 func unnumbered(text string) string {
 	greatest := 0
 	return parameter.ReplaceAllStringFunc(text, func(p string) string {
@@ -332,7 +330,7 @@ func unnumbered(text string) string {
 	})
 }
 
-// sqliteAdd is the statement that writes a new row.
+// sqliteAdd is the statement that inserts a row.
 func sqliteAdd(t table) string {
 	return fmt.Sprintf("INSERT INTO %s (%s) VALUES (?%s)", t.name,
 		strings.Join(t.columns, ", "), strings.Repeat(", ?", len(t.columns)-1))

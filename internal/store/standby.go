@@ -8,93 +8,93 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// Standby has the slots of workers that wait for a run. What becomes ready while some do is
-// claimed for them by the transaction that makes it ready: nothing is announced, and nobody
-// has to come for it. Its methods are called by committers, several at once, and never wait.
+// Standby manages the slots that stand by. A run that becomes ready while a slot stands by is
+// claimed for it by the same transaction, so it need not be announced, and nobody has to fetch it.
+// Its methods are called by committers, several concurrently, and must not block.
 type Standby interface {
-	// Spare is how many slots there are to take what is announced already, beside one that
-	// waits; negative if none waits.
-	Spare() int
-	// Take gives the slot that has waited for longest; nil if none waits.
+	// IdleSlots is how many slots are left for announced runs if one slot that stands by is taken;
+	// negative if none stands by.
+	IdleSlots() int
+	// Take removes and returns the slot that has stood by longest; nil if none stands by.
 	Take() Slot
 }
 
-// Slot is one that waits for a run.
+// Slot is a slot that stands by.
 type Slot interface {
-	// Offers is what a run is claimed with.
-	Offers() Offer
-	// Given says what the slot has got, once that is stored: a run, or nil; then it waits
-	// again. It never waits, and comes before anybody else hears of the commit.
-	Given(*Given)
+	// Offer is what a run is claimed with.
+	Offer() Offer
+	// Assign gives the slot its run, once the claim is stored. nil says that there is none, and the
+	// slot stands by again. It must not block, and is called before OnCommit.
+	Assign(*Assignment)
 }
 
-// Given is a run that was claimed for a slot that has waited.
-type Given struct {
+// Assignment is a run that was claimed for a slot that stood by.
+type Assignment struct {
 	*tree.Claimed
-	AtHand
+	CachedConversation
 }
 
-// AtHand is what the commit that has claimed a run knows of its conversation.
-type AtHand struct {
+// CachedConversation is what the commit that has claimed a run knows of its conversation.
+type CachedConversation struct {
 	conversation *Conversation // of a run that was claimed for the first time
-	woken        *woken        // a run that was claimed again
+	woken        *wokenRun     // of a run that was claimed after a wait
 }
 
-// Recall gives what the worker of a claimed run needs; nil if it has to be read.
-func (s *Store) Recall(ctx context.Context, known AtHand) (*Conversation, error) {
+// ConversationFromCache gives the conversation of a claimed run from what its commit knew; nil if
+// it has to be read.
+func (s *Store) ConversationFromCache(ctx context.Context, known CachedConversation) (*Conversation, error) {
 	if known.woken != nil {
 		return known.woken.conversation(ctx, s)
 	}
 	return known.conversation, nil
 }
 
-// atHand is what the batch knows of the conversation of a run that it has claimed.
-func (b *batch) atHand(claimed *tree.Claimed) AtHand {
-	return AtHand{b.conversation(claimed), b.woken(claimed)}
+// cachedConversation is what the batch knows of the conversation of a run that it has claimed.
+func (b *batch) cachedConversation(claimed *tree.Claimed) CachedConversation {
+	return CachedConversation{b.newConversation(claimed), b.wokenRun(claimed)}
 }
 
-// ClaimFor claims a run that was announced for a slot that waits, which hears of it by then. If
-// that is refused, or not stored, the slot is the caller's to give back.
+// ClaimFor claims an announced run for a slot, which is assigned to it. If the claim is refused or
+// not stored, the caller has to let the slot stand by again.
 func (s *Store) ClaimFor(ctx context.Context, run Announced, to Slot) (*Pending, error) {
-	offer := to.Offers()
+	offer := to.Offer()
 	p := s.Prepare(run.Session, offer.claim(run.Task, run.Epoch), nil)
 	p.slot = to
 	return p, s.committerOf(run.Session).enqueue(ctx, p)
 }
 
-// given is a run that a batch has claimed for a slot that waits.
-type given struct {
-	slot    Slot
-	claimed *tree.Claimed
-	asked   bool // for that slot, by somebody who hears of a failure
+// slotAssignment is a run that a batch has claimed for a slot.
+type slotAssignment struct {
+	slot      Slot
+	claimed   *tree.Claimed
+	requested bool // by ClaimFor, whose caller hears of a failure
 }
 
-// spare is how many slots there are for what is announced, beside one that waits; negative if
-// none waits.
-func (b *batch) spare() int {
+// idleSlots is Standby.IdleSlots; negative if no slot stands by.
+func (b *batch) idleSlots() int {
 	if b.standby == nil {
 		return -1
 	}
-	return b.standby.Spare()
+	return b.standby.IdleSlots()
 }
 
-// claimForStandby lets the slots that wait claim what has become ready: what somebody waits for first,
-// then what was asked for first. Nobody has waited for longer, or it stays for its turn.
+// claimForStandby claims runs that have become ready for the slots that stand by: foreground runs
+// first, then in order of arrival. It does so only if no run waits for its turn.
 func (b *batch) claimForStandby(ctx context.Context) error {
-	if spare := b.spare(); spare < 0 || !b.ahead.spares(spare) {
+	if spare := b.idleSlots(); spare < 0 || !b.window.fitsIdleSlots(spare) {
 		return nil
 	}
-	for _, next := range b.becameReady() {
+	for _, next := range b.newlyReady() {
 		slot := b.standby.Take()
 		if slot == nil {
 			return nil
 		}
-		offer := slot.Offers()
+		offer := slot.Offer()
 		claimed, _, err := b.claim(ctx, next.session, offer.claim(next.Task, next.Epoch)) // it waits for its turn if the session runs as many as it may
 		if claimed == nil {
-			slot.Given(nil)
+			slot.Assign(nil)
 		} else {
-			b.given = append(b.given, given{slot: slot, claimed: claimed})
+			b.assignments = append(b.assignments, slotAssignment{slot: slot, claimed: claimed})
 		}
 		if err != nil {
 			return err
@@ -103,14 +103,14 @@ func (b *batch) claimForStandby(ctx context.Context) error {
 	return nil
 }
 
-// readyRun is a run of a session that waits for a worker.
+// readyRun is a ready run with its session.
 type readyRun struct {
 	session tree.SessionID
 	*tree.Ready
 }
 
-// becameReady gives what has become ready with a batch, in the order in which it is to run.
-func (b *batch) becameReady() (runs []readyRun) {
+// newlyReady gives the runs that the batch has made ready, in the order in which they are to run.
+func (b *batch) newlyReady() (runs []readyRun) {
 	for _, id := range b.order {
 		ready := b.sessions[id].view.Changes().Ready
 		for _, task := range inOrder(ready) {
@@ -123,19 +123,19 @@ func (b *batch) becameReady() (runs []readyRun) {
 	return runs
 }
 
-// takeBack has the slots wait again that a batch has claimed runs for which were not stored.
-func (b *batch) takeBack() {
-	for _, g := range b.given {
-		if !g.asked {
-			g.slot.Given(nil)
+// returnSlots lets the slots of a failed batch stand by again.
+func (b *batch) returnSlots() {
+	for _, g := range b.assignments {
+		if !g.requested {
+			g.slot.Assign(nil)
 		}
 	}
-	b.given = nil
+	b.assignments = nil
 }
 
-// tellGiven tells slots which runs a batch has claimed for them.
-func (b *batch) tellGiven() {
-	for _, g := range b.given {
-		g.slot.Given(&Given{g.claimed, b.atHand(g.claimed)})
+// notifySlots gives slots the runs that the batch has claimed for them.
+func (b *batch) notifySlots() {
+	for _, g := range b.assignments {
+		g.slot.Assign(&Assignment{g.claimed, b.cachedConversation(g.claimed)})
 	}
 }

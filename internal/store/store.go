@@ -17,122 +17,120 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// ErrUnavailable says that the database did not take a transaction. Nothing of
-// it was stored, unless the words say that its outcome is unknown; the same call
-// may succeed later.
+// ErrUnavailable says that the database did not commit a transaction. Nothing of it was stored,
+// unless the message says that its outcome is unknown. The same call may succeed later.
 var ErrUnavailable = tree.ErrUnavailable
 
-// ErrClosed says that the store is closed.
+// ErrClosed is returned after Run has ended.
 var ErrClosed = tree.ErrUnavailable.With("the store is closed")
 
-// Config says what a store works with.
+// Config is the configuration of a Store. Only Database is required.
 type Config struct {
 	Database   string           // the path of a SQLite file, or the postgres:// URL of a database
-	Replica    string           // who decides
-	Clock      func() time.Time // nil: that of the PostgreSQL server; time.Now with SQLite
+	Replica    string           // the id of this replica, passed to decisions
+	Clock      func() time.Time // nil: the clock of the PostgreSQL server; time.Now with SQLite
 	NewID      func() [16]byte  // nil: UUIDv7
-	MaxBatch   int              // commands in one transaction; 0: DefaultMaxBatch
-	Committers int              // with PostgreSQL; 0: as many as the processors here are good for
-	Caps       Caps             // which are valid
-	// Ahead: while nothing else waits, runs count as announced with the commit that
-	// makes them ready. OnCommit is told, and has to see to it.
-	Ahead bool
-	// Standby gives the slots that wait for runs; nil: there are none. Where runs are not
-	// announced Ahead, they are given none.
+	MaxBatch   int              // commands per transaction; 0: DefaultMaxBatch
+	Committers int              // PostgreSQL only; 0: by the number of processors
+	Caps       Caps             // have to be valid
+	// AnnounceOnCommit lets a commit count the runs that it makes ready as announced, while no
+	// other run waits. OnCommit gets them and has to publish them.
+	AnnounceOnCommit bool
+	// Standby gives the slots that stand by; nil: there are none. Without AnnounceOnCommit they get
+	// no run.
 	Standby func() Standby
-	// NewInstallation is the id that a new database gets; empty: one of its own. A
-	// database that has another one is not opened.
+	// NewInstallation is the id that a new database gets; empty: a generated one. A database with
+	// another id is not opened.
 	NewInstallation string
-	// OnCommit is called after each commit, before who has asked for something is answered;
-	// it must not wait. Of one session it hears in order. With PostgreSQL it may be called
-	// several times at once.
+	// OnCommit is called after each commit, before its callers are answered. It must not block. The
+	// commits of one session arrive in order. With PostgreSQL several calls may run concurrently.
 	OnCommit func(Commit)
-	// Unmeasured commits don't tell what is Passed, nor of Verdicts.
-	Unmeasured bool
-	Logger     *slog.Logger
+	// SkipMetrics leaves Phases and SpawnOutcomes of a Commit empty.
+	SkipMetrics bool
+	Logger      *slog.Logger
 }
 
-// DefaultMaxBatch is how many commands one transaction takes at most.
+// DefaultMaxBatch is the default limit of commands in one transaction.
 const DefaultMaxBatch = 512
 
-// A store makes one transaction at once for each two processors that the process may use,
-// and at most committersMost: what sessions share one costs less, and a transaction keeps
-// about one processor of ours and one of the database's busy.
+// A store runs one concurrent transaction for each two processors of the process, and at most
+// maxCommitters. Sessions that share a transaction cost less, and one transaction keeps about one
+// processor of ours and one of the database's busy.
 const (
-	processorsOfCommitter = 2
-	committersMost        = 4
+	processorsPerCommitter = 2
+	maxCommitters          = 4
 )
 
-func committersHere() int {
-	return min(max(1, runtime.GOMAXPROCS(0)/processorsOfCommitter), committersMost)
+func defaultCommitters() int {
+	return min(max(1, runtime.GOMAXPROCS(0)/processorsPerCommitter), maxCommitters)
 }
 
-// Commit says what a transaction has changed.
+// Commit describes what a transaction has changed.
 type Commit struct {
-	Sessions []Touched
-	Ready    []Ready         // runs that wait for a worker since
-	Revoked  []tree.Revoked  // attempts that were ended from outside
-	Released []tree.Released // runs that are to let commands go on in the background
-	Room     bool            // a session where runs wait for a worker has room for one more
-	Passed   []Passed        // parts of runs' lives that are over
-	Verdicts []tree.Verdict  // what became of wishes for children
-	Spent    []Spent         // what answers of models have cost that were recorded
+	Sessions      []SessionUpdate
+	Ready         []Ready                 // runs that now wait for a worker
+	Revoked       []tree.Revoked          // attempts that were ended from outside
+	Released      []tree.ReleasedCommands // runs whose workers have to move commands to the background
+	Room          bool                    // a session with waiting runs has room for one more
+	Phases        []CompletedPhase        // phases of runs that are over
+	SpawnOutcomes []tree.SpawnOutcome     // what became of requests for children
+	Costs         []ModelCost             // costs of the recorded model answers
 
-	Commands int           // how many it carried out or refused
-	Refused  []string      // the reasons of what it refused
-	Took     time.Duration // from its beginning until it was stored
+	Commands int           // carried out or refused
+	Refused  []string      // the reasons of the refusals
+	Took     time.Duration // from the start of the transaction until it was stored
 }
 
-// Passed is a part of the life of a run of a session that is over.
-type Passed struct {
+// CompletedPhase is a phase in the life of a run that is over, with its session.
+type CompletedPhase struct {
 	Session tree.SessionID
-	*tree.Passed
+	*tree.CompletedPhase
 }
 
-// Spent is what one answer of a model has cost.
-type Spent struct {
+// ModelCost is the cost of one answer of a model.
+type ModelCost struct {
 	Model  string // as the answer names it
 	Micros int64  // millionths of a US dollar
 }
 
-// Touched is a session that has new events.
-type Touched struct {
-	Session tree.SessionID
-	LastSeq int64
-	Events  [][]byte      // the new ones, as they are stored; the last is LastSeq
-	Ended   []tree.TaskID // tasks of which a run has ended
-	Begun   *Begun        // the session is new, and its root's first run has begun
-	// End says how, of one that is not under way again; else nil. It is not to be called after
-	// OnCommit.
-	End func(tree.TaskID) *End
+// SessionUpdate is a session that has new events.
+type SessionUpdate struct {
+	Session   tree.SessionID
+	LastSeq   int64
+	Events    [][]byte      // the new events, as stored; the last one has LastSeq
+	Ended     []tree.TaskID // tasks whose run has ended
+	RootStart *RootStart    // set if the session is new and its root's first run has started
+	// EndOf gives how the run of an ended task ended; nil if the task has started another run. It
+	// must not be called after OnCommit has returned.
+	EndOf func(tree.TaskID) *RunEnd
 }
 
-// Begun is how far the root of a new session is.
-type Begun struct {
+// RootStart is the state of the root of a new session.
+type RootStart struct {
 	Tenant string
-	Standing
+	TaskStatus
 }
 
-// Store is an open database. Its methods may be called at once.
+// Store is an open database. Its methods are safe for concurrent use.
 type Store struct {
 	Config
-	db           database
-	scans        scanning
-	installation string
-	committers   []*committer  // of commands
-	steps        *committer    // of the store's own steps
-	beats        *committer    // of heartbeats
-	ended        chan struct{} // closed when Run has ended: what is queued then stays so
+	db                 database
+	scans              scanLimiter
+	installation       string
+	committers         []*committer  // of commands
+	stepCommitter      *committer    // of the store's own writes
+	heartbeatCommitter *committer    // of heartbeats
+	ended              chan struct{} // closed when Run has ended; queued commands are not taken after that
 
-	definitions *definitions
-	ahead       ahead
-	turn        atomic.Int64      // how far turns have come, as far as any committer knows
-	readable    atomic.Bool       // all replicas can read what is packed
-	held        *transcript.Cache // of claims
+	definitions   *definitionCache
+	window        announceWindow
+	virtualTime   atomic.Int64      // the latest virtual time of the fair queue that any committer knows
+	allReadPacked atomic.Bool       // all replicas can read packed rows
+	held          *transcript.Cache // transcripts of claimed runs
 }
 
-// Open opens the database and brings it up to date. A SQLite file it locks against
-// other processes.
+// Open opens the database and brings its schema up to date. A SQLite file is locked against other
+// processes.
 func Open(ctx context.Context, c Config) (*Store, error) {
 	if c.Database == "" {
 		return nil, errors.New("store: a database is required")
@@ -144,7 +142,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 		c.MaxBatch = DefaultMaxBatch
 	}
 	if c.Committers == 0 {
-		c.Committers = committersHere()
+		c.Committers = defaultCommitters()
 	}
 	if c.OnCommit == nil {
 		c.OnCommit = func(Commit) {}
@@ -153,32 +151,32 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	var err error
-	if c.Database, err = named(c.Database); err != nil {
+	if c.Database, err = normalizeDatabase(c.Database); err != nil {
 		return nil, fmt.Errorf("opening the database: %w", err)
 	}
 	db, err := openDatabase(ctx, c)
 	if err != nil {
-		return nil, fmt.Errorf("opening %s: %w", nameOf(c.Database), err)
+		return nil, fmt.Errorf("opening %s: %w", displayName(c.Database), err)
 	}
-	if db.alone() {
+	if db.exclusive() {
 		c.Committers = 1
 		if c.Clock == nil {
 			c.Clock = time.Now
 		}
 	}
-	s := &Store{Config: c, db: db, scans: newScanning(db), ended: make(chan struct{}), held: transcript.NewCache(), definitions: newDefinitions()}
-	s.ahead.disabled = !c.Ahead || c.Caps != (Caps{})
+	s := &Store{Config: c, db: db, scans: newScanLimiter(db), ended: make(chan struct{}), held: transcript.NewCache(), definitions: newDefinitionCache()}
+	s.window.disabled = !c.AnnounceOnCommit || c.Caps != (Caps{})
 	for range c.Committers {
-		s.committers = append(s.committers, s.newCommitter(c.MaxBatch, stallPatience))
+		s.committers = append(s.committers, s.newCommitter(c.MaxBatch, stallTimeout))
 	}
-	s.steps, s.beats = s.committers[0], s.committers[0]
-	if !db.alone() {
-		// Each has a transaction to itself, which holds no session while it waits. A heartbeat
-		// must not wait for any other: a replica that is late is taken to be gone.
-		s.steps, s.beats = s.newCommitter(1, stallPatience), s.newCommitter(1, beatPatience)
+	s.stepCommitter, s.heartbeatCommitter = s.committers[0], s.committers[0]
+	if !db.exclusive() {
+		// Each of their transactions has one step, and locks no session while it waits. A heartbeat
+		// must not wait for other transactions: a replica whose heartbeat is late is taken for dead.
+		s.stepCommitter, s.heartbeatCommitter = s.newCommitter(1, stallTimeout), s.newCommitter(1, heartbeatTimeout)
 	}
-	if err := s.takeOver(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("opening %s: %w", nameOf(c.Database), err), db.close())
+	if err := s.loadInstallation(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("opening %s: %w", displayName(c.Database), err), db.close())
 	}
 	return s, nil
 }
@@ -190,9 +188,9 @@ func openDatabase(ctx context.Context, c Config) (database, error) {
 	return openSQLite(ctx, c.Database)
 }
 
-// takeOver reads or makes the installation id.
-func (s *Store) takeOver(ctx context.Context) error {
-	err := s.steps.writer.transact(ctx, func(tx transaction) error {
+// loadInstallation reads the id of the installation, and creates it in a new database.
+func (s *Store) loadInstallation(ctx context.Context) error {
+	err := s.stepCommitter.writer.transact(ctx, func(tx transaction) error {
 		known := false
 		installation := lookup{"installation", [][]any{{}}, func(row row) error {
 			known = true
@@ -215,7 +213,7 @@ func (s *Store) takeOver(ctx context.Context) error {
 	return nil
 }
 
-// clock is what statements get for the time: NULL where the database knows it.
+// clock gives the time argument of a statement: NULL if the database's own clock is used.
 func (s *Store) clock() any {
 	if s.Clock == nil {
 		return nil
@@ -225,26 +223,26 @@ func (s *Store) clock() any {
 
 func newUUID() [16]byte { return uuid.Must(uuid.NewV7()) }
 
-// Installation is the id of this database, made when it was.
+// Installation is the id of this database. It was created with the database.
 func (s *Store) Installation() string { return s.installation }
 
-// Alone reports whether no other replica can work on the database.
-func (s *Store) Alone() bool { return s.db.alone() }
+// Exclusive reports whether no other replica can use the database.
+func (s *Store) Exclusive() bool { return s.db.exclusive() }
 
-// Close closes the database. Run has to have ended.
+// Close closes the database. It must be called after Run has ended.
 func (s *Store) Close() error { return s.db.close() }
 
-// Run commits what is queued until ctx ends; what is queued then is refused. It
-// can run only once.
+// Run commits what is queued until ctx ends. Commands that are still queued then are refused. Run
+// can be called only once.
 func (s *Store) Run(ctx context.Context) error {
 	defer close(s.ended)
 	var committing sync.WaitGroup
 	for _, c := range s.committers {
 		committing.Go(func() { c.run(ctx) })
 	}
-	if !s.Alone() {
-		committing.Go(func() { s.steps.run(ctx) })
-		committing.Go(func() { s.beats.run(ctx) })
+	if !s.Exclusive() {
+		committing.Go(func() { s.stepCommitter.run(ctx) })
+		committing.Go(func() { s.heartbeatCommitter.run(ctx) })
 	}
 	committing.Wait()
 	return nil

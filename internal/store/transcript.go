@@ -10,21 +10,20 @@ import (
 	"github.com/coppice-run/coppice/internal/wire"
 )
 
-// Transcript reads the messages of a task after an ordinal, up to limit of them
-// if it is not 0. Tool messages and news are made whole: the results of calls,
-// and the outcomes of the runs that they tell of.
+// Transcript reads the messages of a task after an ordinal; limit 0 reads all of them. Tool
+// messages get the results of their calls, and news the outcomes of their runs.
 func (s *Store) Transcript(ctx context.Context, session tree.SessionID, task tree.TaskID, after, limit int) ([]tree.Message, error) {
 	return s.session(session).transcript(ctx, task, after, limit)
 }
 
-// Conversation is what a worker needs to go on with a task.
+// Conversation is what a worker needs to continue a task.
 type Conversation struct {
-	Messages []tree.Message // that its model sees
-	Open     []tree.Call    // of its last message
-	Agents   []AgentVersion // that its tenant has put
+	Messages []tree.Message // as the model sees them
+	Open     []tree.Call    // open calls of the last message
+	Agents   []AgentVersion // the tenant's agents
 }
 
-// Conversation reads one of a tenant's.
+// Conversation reads the conversation of a task of a tenant.
 func (s *Store) Conversation(ctx context.Context, tenant string, session tree.SessionID, task tree.TaskID) (*Conversation, error) {
 	c := &Conversation{}
 	chain, err := s.session(session).lineage(ctx, task,
@@ -42,29 +41,29 @@ func (s *Store) Outcome(ctx context.Context, session tree.SessionID, run tree.Ch
 	return s.session(session).outcome(ctx, run)
 }
 
-// sessionReader reads a session's transcripts. It looks several times: what a message
-// tells of was there before it and never changes.
+// sessionReader reads the transcripts of a session, with several reads: what a message refers to
+// was stored before it and never changes.
 type sessionReader struct {
-	db      reader
-	session tree.SessionID
-	shown   int // how much of an output is shown; 0 until it was read
-	near    near
-	held    *transcript.Cache
+	db          reader
+	session     tree.SessionID
+	outputLimit int // how much of an output is shown; 0 until it was read
+	cache       outcomeCache
+	held        *transcript.Cache
 }
 
 func (s *Store) session(id tree.SessionID) *sessionReader {
 	return &sessionReader{db: s.db, session: id, held: s.held}
 }
 
-// messageAndBody is a message as it is in its row.
+// messageAndBody is a message as its row has it.
 type messageAndBody struct {
 	tree.Message
 	session tree.SessionID
-	body    []byte // as it is stored, until it is opened
+	body    []byte // as stored; nil once it was decoded
 }
 
-// open reads the body. A message that is remembered was never closed.
-func (m *messageAndBody) open() error {
+// decodeBody decodes the body, unless that was done or the message comes from a cache.
+func (m *messageAndBody) decodeBody() error {
 	if m.body == nil {
 		return nil
 	}
@@ -73,16 +72,16 @@ func (m *messageAndBody) open() error {
 	return err
 }
 
-// remembered is a message of which its row need not be read.
-func remembered(session tree.SessionID, m *tree.Message) messageAndBody {
+// cachedMessage is a cached message, whose row need not be read.
+func cachedMessage(session tree.SessionID, m *tree.Message) messageAndBody {
 	return messageAndBody{Message: *m, session: session}
 }
 
-// rowBytes is what a row that is remembered counts for beside its text.
-const rowBytes = 512
+// cachedRowBytes is the size of a cached row in addition to its text.
+const cachedRowBytes = 512
 
-// size is how much a message takes that is remembered.
-func (m *messageAndBody) size() int { return rowBytes + tree.TextBytes(m.Blocks) }
+// size is how much memory a cached message takes.
+func (m *messageAndBody) size() int { return cachedRowBytes + tree.TextBytes(m.Blocks) }
 
 func storedMessageRow(m *messageAndBody) []any { return messageRow(&m.session, &m.Message, &m.body) }
 
@@ -93,13 +92,13 @@ func plainRunRow(r *tree.Run) []any { return runRow(new(tree.SessionID), r) }
 // noLimit is a limit that no result reaches.
 const noLimit = math.MaxInt64
 
-// messages is the look-up of a task's messages from an ordinal on.
-func (r *sessionReader) messages(to *[]messageAndBody, task *tree.TaskID, from, limit int) lookup {
+// messagesLookup looks up a task's messages, starting at an ordinal.
+func (r *sessionReader) messagesLookup(to *[]messageAndBody, task *tree.TaskID, from, limit int) lookup {
 	return all(to, "messages_from", storedMessageRow, idColumn(&r.session), idColumn(task), from, limit)
 }
 
-// transcript reads the message before those asked for too, since a tool message
-// is made of the calls of the message before it.
+// transcript reads one message more than asked for, before the first, because a tool message is
+// made of the calls of the message before it.
 func (r *sessionReader) transcript(ctx context.Context, task tree.TaskID, after, limit int) ([]tree.Message, error) {
 	switch {
 	case limit == 0:
@@ -108,21 +107,20 @@ func (r *sessionReader) transcript(ctx context.Context, task tree.TaskID, after,
 		limit++
 	}
 	var rows []messageAndBody
-	if err := r.db.load(ctx, r.messages(&rows, &task, after, limit)); err != nil {
+	if err := r.db.load(ctx, r.messagesLookup(&rows, &task, after, limit)); err != nil {
 		return nil, err
 	}
-	return r.whole(ctx, rows, after)
+	return r.assemble(ctx, rows, after)
 }
 
-// whole makes the messages after an ordinal of a task's rows, which follow on one
-// another.
-func (r *sessionReader) whole(ctx context.Context, rows []messageAndBody, after int) ([]tree.Message, error) {
+// assemble makes the messages after an ordinal from consecutive rows of a task.
+func (r *sessionReader) assemble(ctx context.Context, rows []messageAndBody, after int) ([]tree.Message, error) {
 	for i := range rows {
-		if err := rows[i].open(); err != nil {
+		if err := rows[i].decodeBody(); err != nil {
 			return nil, err
 		}
 	}
-	told, err := r.told(ctx, rows, after)
+	told, err := r.references(ctx, rows, after)
 	if err != nil {
 		return nil, err
 	}
@@ -150,15 +148,15 @@ func (r *sessionReader) whole(ctx context.Context, rows []messageAndBody, after 
 	return messages, nil
 }
 
-// told is what tool messages and news tell of.
-type told struct {
-	calls    map[int][]tree.Call // closed, by message, in the order of the calls
+// references are the calls and outcomes that tool messages and news refer to.
+type references struct {
+	calls    map[int][]tree.Call // closed calls by message, in block order
 	outcomes map[tree.ChildRun]tree.Outcome
 }
 
-// told reads what the messages after an ordinal tell of, all of it together.
-func (r *sessionReader) told(ctx context.Context, rows []messageAndBody, after int) (*told, error) {
-	t := &told{calls: map[int][]tree.Call{}}
+// references reads what the messages after an ordinal refer to, all together.
+func (r *sessionReader) references(ctx context.Context, rows []messageAndBody, after int) (*references, error) {
+	t := &references{calls: map[int][]tree.Call{}}
 	var runs []tree.ChildRun
 	var asked []*tree.Message
 	for i := range rows {
@@ -172,7 +170,7 @@ func (r *sessionReader) told(ctx context.Context, rows []messageAndBody, after i
 	}
 	if len(asked) > 0 {
 		first, last := asked[0], asked[len(asked)-1]
-		calls, err := r.closed(ctx, first.Task, first.Ordinal, last.Ordinal)
+		calls, err := r.closedCalls(ctx, first.Task, first.Ordinal, last.Ordinal)
 		if err != nil {
 			return nil, err
 		}
@@ -188,8 +186,8 @@ func (r *sessionReader) told(ctx context.Context, rows []messageAndBody, after i
 	return t, err
 }
 
-// results gives the closed calls of an assistant message, in the order of the calls.
-func (r *sessionReader) results(ctx context.Context, asked *tree.Message, t *told) (_ []tree.Block, err error) {
+// results gives the results of an assistant message's calls, in block order.
+func (r *sessionReader) results(ctx context.Context, asked *tree.Message, t *references) (_ []tree.Block, err error) {
 	calls := t.calls[asked.Ordinal]
 	blocks := make([]tree.Block, len(calls))
 	for i, c := range calls {

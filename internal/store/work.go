@@ -5,33 +5,33 @@ import (
 	"time"
 )
 
-// Work is what there is to do, and what is being done.
+// Work counts the waiting and the running work.
 type Work struct {
-	Ready   int       // runs that wait for a worker alone: one more would take one of them
-	Held    int       // runs that wait until others of their session, their tenant or the installation have ended
-	Running int       // runs that a worker has
-	Oldest  time.Time // since when the ready one waits that has waited longest; zero: none does
+	Ready   int       // runs that only wait for a worker: one more worker could take one
+	Held    int       // runs that wait for others of their session, tenant or installation to end
+	Running int       // runs with workers
+	Oldest  time.Time // since when the longest waiting of the Ready runs waits; zero: there is none
 
-	Waits time.Duration // how long that is, by the clock that has dated it
+	Waits time.Duration // for how long that is, by the clock that set Oldest
 }
 
-// waitingRuns is what waits of a tenant.
+// waitingRuns counts a tenant's waiting runs.
 type waitingRuns struct {
 	tenant string
 	all    int
-	fit    int // of them, within the caps of their sessions
+	fit    int // those within the caps of their sessions
 	oldest time.Time
 	waits  time.Duration
 }
 
-// carriedRuns is what workers have of a tenant.
+// carriedRuns counts a tenant's runs with workers.
 type carriedRuns struct {
 	tenant string
 	all    int
-	agents int // of them, without commands, which count for no cap
+	agents int // those that are not commands, which count for no cap
 }
 
-// Work counts what there is to do.
+// Work counts the waiting and the running work.
 func (s *Store) Work(ctx context.Context) (*Work, error) {
 	var waiting []waitingRuns
 	var carried []carriedRuns
@@ -46,7 +46,7 @@ func (s *Store) Work(ctx context.Context) (*Work, error) {
 	return s.Caps.work(waiting, carried), nil
 }
 
-// work sums up what there is under the caps.
+// work sums up the counts under the caps.
 func (c Caps) work(waiting []waitingRuns, carried []carriedRuns) *Work {
 	work := &Work{}
 	agents, ofTenant := 0, map[string]int{}

@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// Worker is a worker as a replica knows it.
+// Worker is a worker as one replica knows it.
 type Worker struct {
 	ID       string
 	Pool     string
 	Slots    int
 	Version  string
 	Started  time.Time
-	Draining bool // it is to take no run any more; not saved with the rest
+	Draining bool // it must not take another run; not saved by SaveWorkers
 }
 
 func workerRow(w *Worker) []any {
@@ -22,11 +22,11 @@ func workerRow(w *Worker) []any {
 // PresentWorker is a worker as all replicas know it.
 type PresentWorker struct {
 	Worker
-	Replicas []string // that it has streams to
+	Replicas []string // to which it has streams
 	Running  int      // attempts that it has
 }
 
-// SaveWorkers says which workers have come to a replica, and which have left it.
+// SaveWorkers records which workers have connected to a replica, and which have left it.
 func (s *Store) SaveWorkers(ctx context.Context, replica string, come []Worker, left []string) error {
 	return s.write(ctx, func(ctx context.Context, b *batch) error {
 		for _, w := range come {
@@ -50,14 +50,14 @@ type workerAt struct {
 	replica string
 }
 
-// workerCount is how many attempts a worker has.
+// workerCount is the number of a worker's attempts.
 type workerCount struct {
 	worker   string
 	attempts int
 }
 
-// Workers lists the workers of all replicas but those that have not been heard of for so
-// long, by id. Of one that began again under its id the last counts.
+// Workers lists the workers of all replicas, by id, without replicas that have been silent for so
+// long. If a worker was restarted under the same id, the newest process counts.
 func (s *Store) Workers(ctx context.Context, silent time.Duration) ([]PresentWorker, error) {
 	var rows []workerAt
 	var counts []workerCount
@@ -85,7 +85,7 @@ func (s *Store) Workers(ctx context.Context, silent time.Duration) ([]PresentWor
 	return workers, nil
 }
 
-// Drain says that a worker is to take no run any more.
+// Drain marks a worker as draining: it must not take another run.
 func (s *Store) Drain(ctx context.Context, w Worker) error {
 	return s.write(ctx, func(ctx context.Context, b *batch) error {
 		return b.tx.save(ctx, "worker_drain", []any{s.clock(), w.ID, w.Pool, w.Slots, w.Version, w.Started.UnixMicro()})

@@ -92,10 +92,10 @@ func TestNothingIsMadeToCount(t *testing.T) {
 	req, answer := &model.Request{Provider: "p"}, &model.Answer{Model: "oak", Usage: tree.Usage{Input: 3, Output: 4}}
 	ended := &tree.Task{Kind: tree.KindAgent, CurrentRun: tree.CurrentRun{State: tree.StateCompleted}}
 	refused := []string{"STALE_TOKEN"}
-	verdict := tree.Verdict{Kind: tree.KindAgent, Refused: "NO_SUCH_AGENT"}
+	verdict := tree.SpawnOutcome{Kind: tree.KindAgent, Refused: "NO_SUCH_AGENT"}
 	for what, count := range map[string]func(){
-		"a part of a run": func() { r.count(tree.Passed{Part: tree.PartAttempt, Next: tree.StateWaiting}) },
-		"a run":           func() { r.count(tree.Passed{Part: tree.PartRun, Kind: tree.KindAgent, Ended: ended}) },
+		"a part of a run": func() { r.count(tree.CompletedPhase{Phase: tree.PhaseAttempt, Next: tree.StateWaiting}) },
+		"a run":           func() { r.count(tree.CompletedPhase{Phase: tree.PhaseRun, Kind: tree.KindAgent, Ended: ended}) },
 		"a transaction":   func() { r.Committed(1, refused, time.Millisecond) },
 		"a verdict":       func() { r.Judged(verdict) },
 		"a cost":          func() { r.Spent("oak", 7) },
@@ -120,6 +120,6 @@ func BenchmarkCount(b *testing.B) {
 		b.Fatal(err)
 	}
 	for b.Loop() {
-		r.count(tree.Passed{Part: tree.PartAttempt, Next: tree.StateWaiting})
+		r.count(tree.CompletedPhase{Phase: tree.PhaseAttempt, Next: tree.StateWaiting})
 	}
 }

@@ -28,7 +28,7 @@ type Replica struct {
 	reasonLabels  *labelCache[string]
 	modelLabels   *labelCache[string]
 	kindLabels    *labelCache[tree.Kind]
-	refusalLabels *labelCache[tree.Verdict]
+	refusalLabels *labelCache[tree.SpawnOutcome]
 }
 
 // ReplicaState is the state of a replica at one moment. The figures about work are those of the
@@ -85,7 +85,7 @@ func (r *Replica) prepareLabels(pool attribute.KeyValue) {
 	r.kindLabels = newLabelCache(func(kind tree.Kind) []attribute.KeyValue {
 		return []attribute.KeyValue{pool, labelKind.String(lowerName(kind))}
 	})
-	r.refusalLabels = newLabelCache(func(v tree.Verdict) []attribute.KeyValue {
+	r.refusalLabels = newLabelCache(func(v tree.SpawnOutcome) []attribute.KeyValue {
 		return []attribute.KeyValue{pool, labelKind.String(lowerName(v.Kind)), labelReason.String(v.Refused)}
 	})
 	ctx := context.Background()
@@ -146,7 +146,7 @@ func (r *Replica) Committed(commands int, refused []string, took time.Duration) 
 }
 
 // Judged counts an accepted or refused spawn.
-func (r *Replica) Judged(v tree.Verdict) {
+func (r *Replica) Judged(v tree.SpawnOutcome) {
 	if v.Refused == "" {
 		r.spawned.Add(context.Background(), 1, r.kindLabels.get(v.Kind).add...)
 		return

@@ -64,36 +64,36 @@ func (t *Telemetry) Runs(pool string) (*Runs, error) {
 	return r, m.err
 }
 
-// Passed writes the span of a part of a run that has ended, and counts it.
-func (r *Runs) Passed(session tree.SessionID, p tree.Passed) {
+// Passed writes the span of a completed phase of a run, and counts it.
+func (r *Runs) Passed(session tree.SessionID, p tree.CompletedPhase) {
 	r.count(p)
 	if !r.traces || p.Trace.ID == (tree.TraceID{}) {
 		return // no exporter, or the run was accepted by a release without traces
 	}
 	ctx := context.Background()
-	switch p.Part {
-	case tree.PartQueued:
+	switch p.Phase {
+	case tree.PhaseQueued:
 		r.write(r.withRunParent(ctx, p), spanQueued, p, r.attributes(session, p))
-	case tree.PartParked:
+	case tree.PhaseParked:
 		r.write(r.withRunParent(ctx, p), spanParked, p, r.attributes(session, p))
-	case tree.PartAttempt:
+	case tree.PhaseAttempt:
 		if p.Lost {
 			r.write(r.withRunParent(ctx, p), spanAttempt, p, append(r.attributes(session, p), keyWorker.String(p.Worker)))
 		}
-	case tree.PartCall:
+	case tree.PhaseCall:
 		r.call(ctx, session, p)
-	case tree.PartRun:
+	case tree.PhaseRun:
 		r.run(ctx, session, p)
 	}
 }
 
 // withRunParent returns a context whose spans are children of the run's span.
-func (r *Runs) withRunParent(ctx context.Context, p tree.Passed) context.Context {
+func (r *Runs) withRunParent(ctx context.Context, p tree.CompletedPhase) context.Context {
 	return r.withParentSpan(ctx, p.Trace, tree.RunSpan(p.Task, p.Run))
 }
 
 // run writes the span of a run that has ended.
-func (r *Runs) run(ctx context.Context, session tree.SessionID, p tree.Passed) {
+func (r *Runs) run(ctx context.Context, session tree.SessionID, p tree.CompletedPhase) {
 	t := p.Ended
 	parent := p.Trace.Parent
 	if hasCaller(t) {
@@ -126,7 +126,7 @@ func title(t *tree.Task) string {
 }
 
 // call writes the span of the call that asked for a run.
-func (r *Runs) call(ctx context.Context, session tree.SessionID, p tree.Passed) {
+func (r *Runs) call(ctx context.Context, session tree.SessionID, p tree.CompletedPhase) {
 	t := p.Ended
 	ctx = withIDs(r.withParentSpan(ctx, p.Trace, p.Trace.Parent), p.Trace.ID, tree.CallSpan(t.Caller, t.Call))
 	tool := "task"
@@ -148,19 +148,19 @@ func (r *Runs) call(ctx context.Context, session tree.SessionID, p tree.Passed) 
 func hasCaller(t *tree.Task) bool { return !t.Caller.IsZero() && t.Call != (tree.CallRef{}) }
 
 // write writes a span that has ended.
-func (r *Runs) write(ctx context.Context, name string, p tree.Passed, attrs []attribute.KeyValue, options ...trace.SpanStartOption) {
+func (r *Runs) write(ctx context.Context, name string, p tree.CompletedPhase, attrs []attribute.KeyValue, options ...trace.SpanStartOption) {
 	_, span := r.Tracer.Start(ctx, name, append(options, trace.WithTimestamp(p.From), trace.WithAttributes(attrs...))...)
 	switch {
 	case p.Lost:
 		span.SetStatus(codes.Error, "the worker was lost")
-	case (p.Part == tree.PartRun || p.Part == tree.PartCall) && p.Ended.State == tree.StateFailed:
+	case (p.Phase == tree.PhaseRun || p.Phase == tree.PhaseCall) && p.Ended.State == tree.StateFailed:
 		span.SetStatus(codes.Error, p.Ended.Detail)
 	}
 	span.End(trace.WithTimestamp(p.To))
 }
 
 // attributes returns the common attributes of the spans of a run.
-func (r *Runs) attributes(session tree.SessionID, p tree.Passed) []attribute.KeyValue {
+func (r *Runs) attributes(session tree.SessionID, p tree.CompletedPhase) []attribute.KeyValue {
 	return []attribute.KeyValue{
 		keyConversation.String(session.String()), keySession.String(session.String()), keyTask.String(p.Task.String()),
 		keyKind.String(lowerName(p.Kind)), keyRun.Int(p.Run), keyEpoch.Int64(p.Epoch), keyPool.String(r.pool),
@@ -169,23 +169,23 @@ func (r *Runs) attributes(session tree.SessionID, p tree.Passed) []attribute.Key
 
 // count records a part of a run. Agent names belong to operators and tenants, so they are not
 // labels.
-func (r *Runs) count(p tree.Passed) {
+func (r *Runs) count(p tree.CompletedPhase) {
 	ctx := context.Background()
 	took := p.To.Sub(p.From).Seconds()
-	switch p.Part {
-	case tree.PartQueued:
+	switch p.Phase {
+	case tree.PhaseQueued:
 		r.queued.Record(ctx, took, r.poolLabels.record...)
 		if p.First && p.Next == tree.StateRunning {
 			r.started.Record(ctx, took, r.poolLabels.record...)
 		}
-	case tree.PartParked:
+	case tree.PhaseParked:
 		r.parked.Record(ctx, took, r.poolLabels.record...)
-	case tree.PartAttempt:
+	case tree.PhaseAttempt:
 		r.ended.Add(ctx, 1, r.attemptLabels.get(attemptOutcome{p.Next, p.Lost}).add...)
 		if p.Lost {
 			r.lost.Add(ctx, 1, r.poolLabels.add...)
 		}
-	case tree.PartRun:
+	case tree.PhaseRun:
 		r.lasted.Record(ctx, took, r.runLabels.get(runOutcome{p.Kind, p.Ended.State, p.Ended.Reason}).record...)
 	}
 }

@@ -68,9 +68,9 @@ func TestPage(t *testing.T) {
 	r.Watched(3 * time.Millisecond)
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	ended := &tree.Task{Kind: tree.KindAgent, CurrentRun: tree.CurrentRun{State: tree.StateFailed, Reason: tree.ReasonTimeout}}
-	for _, p := range []tree.Passed{
-		{Part: tree.PartQueued, First: true, Next: tree.StateRunning}, {Part: tree.PartQueued, First: true, Next: tree.StateCancelled},
-		{Part: tree.PartParked}, {Part: tree.PartAttempt, Lost: true, Next: tree.StatePending}, {Part: tree.PartRun, Kind: tree.KindAgent, Ended: ended},
+	for _, p := range []tree.CompletedPhase{
+		{Phase: tree.PhaseQueued, First: true, Next: tree.StateRunning}, {Phase: tree.PhaseQueued, First: true, Next: tree.StateCancelled},
+		{Phase: tree.PhaseParked}, {Phase: tree.PhaseAttempt, Lost: true, Next: tree.StatePending}, {Phase: tree.PhaseRun, Kind: tree.KindAgent, Ended: ended},
 	} {
 		p.Trace.ID, p.From, p.To = tree.TraceID{1}, at, at.Add(time.Second)
 		r.Passed(tree.SessionID{1}, p)
@@ -280,8 +280,8 @@ func TestTheCallOfAFailedChildIsAnError(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, run := range []tree.CurrentRun{{State: tree.StateCompleted}, {State: tree.StateFailed, Reason: tree.ReasonTimeout}} {
-		r.Passed(tree.SessionID{1}, tree.Passed{
-			Part: tree.PartCall, Trace: tree.Trace{ID: [16]byte{1}, Flags: 1, Parent: 1}, From: time.Now(), To: time.Now(),
+		r.Passed(tree.SessionID{1}, tree.CompletedPhase{
+			Phase: tree.PhaseCall, Trace: tree.Trace{ID: [16]byte{1}, Flags: 1, Parent: 1}, From: time.Now(), To: time.Now(),
 			Ended: &tree.Task{ID: tree.TaskID{byte(i + 1)}, Kind: tree.KindAgent, CurrentRun: run},
 		})
 	}

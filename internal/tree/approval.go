@@ -10,16 +10,16 @@ import (
 	"github.com/coppice-run/coppice/internal/policy"
 )
 
-// ApprovalState is what has become of an approval.
+// ApprovalState is the state of an approval.
 type ApprovalState uint8
 
-// The states of an approval. Their numbers are stored: only ever add.
+// The states of an approval. Their numbers are stored: never change or reuse one.
 const (
 	ApprovalUnspecified ApprovalState = iota
-	ApprovalOpen                      // nobody has decided yet
+	ApprovalOpen                      // not decided yet
 	ApprovalAllowed                   // the call may run
 	ApprovalDenied                    // the call was closed with the denial
-	ApprovalExpired                   // nobody decided in time, which denies
+	ApprovalExpired                   // not decided in time, which denies the call
 	ApprovalWithdrawn                 // the run ended first
 )
 
@@ -31,42 +31,40 @@ type Approval struct {
 	Ref  CallRef
 
 	Tool     string
-	Argument string   // what the tool says that it is about; cut if it is long
-	Cut      int      // how many bytes of it are left out
-	Rules    []string // what asked; of many some that were not granted yet
+	Argument string   // what the tool says that the call is about; cut if it is long
+	Cut      int      // bytes of Argument that were cut
+	Rules    []string // the rules that ask; if there are many, some of those not granted yet
 
 	State      ApprovalState
-	ForSession bool   // allowed for all of the session that the same rules ask about
-	Message    string // of who decided
+	ForSession bool   // allowed for everything in the session that the same rules ask about
+	Message    string // of the person who decided
 	AskedAt    time.Time
 	Due        time.Time // when it expires; zero: never
 	DecidedAt  time.Time
 
-	// While it is open, and its callback has not ended: whom to call, how often that
-	// was tried, and when it may be (again).
+	// While the approval is open and its callback has not ended: the URL to call, the number of
+	// tries, and when the next try is due.
 	URL     string
 	Tries   int
 	CallDue time.Time
 }
 
-// Ask asks whether a call may run. If the session has granted what asks, or the
-// call is approved, it may; in a sub-agent whose definition, or else the session, does
-// not take questions further, the call is closed with a denial; otherwise it waits for a
-// decision.
-// Answer: [Stored].
+// Ask asks whether a call may run. It may if the call is approved already, or if the session has
+// granted what asks. A sub-agent that may not ask, by its definition or else by its session, gets
+// the call closed with a denial. Otherwise the call waits for a decision. Answer: [Stored].
 type Ask struct {
 	From
 	Block    int
 	Argument string
-	Rules    []string // what asks: rules, or the very call where a mode asks
+	Rules    []string // the rules that ask, or the call itself where a mode asks
 }
 
-// DecideApproval answers an open approval. The same answer again changes nothing.
-// Answer: [Decided].
+// DecideApproval decides an open approval. The same decision again changes nothing. Answer:
+// [Decided].
 type DecideApproval struct {
 	ID         ApprovalID
 	Allow      bool
-	ForSession bool // with Allow: what asked now does not ask again in this session, nor does it still ask elsewhere
+	ForSession bool // with Allow: the same rules do not ask again in this session, and open approvals of theirs are allowed too
 	Message    string
 }
 
@@ -75,7 +73,7 @@ type Decided struct{ Approval Approval }
 
 func (Decided) isAnswer() {}
 
-// Bounds of what a worker may ask, and of what is kept of it.
+// Limits of what a worker may ask, and of what is stored of it.
 const (
 	maxRules    = 64
 	maxRuleText = 1000
@@ -103,7 +101,7 @@ func (c Ask) decide(d *decision) (Answer, error) {
 			return nil, ErrTooLarge.With("a rule has %d bytes, the bound is %d", len(r), maxRuleText)
 		}
 	}
-	d.took(t, c.From)
+	d.recordRequest(t, c.From)
 	verdict := policy.Verdict{Decision: policy.Ask, Rules: c.Rules}
 	switch {
 	case call.State == CallApproved || verdict.Granted(d.session().Grants):
@@ -111,17 +109,17 @@ func (c Ask) decide(d *decision) (Answer, error) {
 		d.view.touchCall(call)
 		return Stored{Approved: true}, nil
 	case t.Depth > 0 && !d.escalates(t):
-		d.refuse(t, call, ErrApprovalDenied.With("%s, and a sub-agent has nobody to ask", asking(call.Tool, c)),
-			Denial{Cause: DeniedUnasked, Argument: c.Argument, Rules: c.named(d.session().Grants),
+		d.refuse(t, call, ErrApprovalDenied.With("%s, and a sub-agent has nobody to ask", describeAskers(call.Tool, c)),
+			Denial{Cause: DeniedUnasked, Argument: c.Argument, Rules: c.rulesToName(d.session().Grants),
 				ByDefinition: t.Permissions.Open().Approvals == policy.ApprovalsDeny})
 		return d.stored(t), nil
 	}
-	d.raise(t, call, c)
+	d.openApproval(t, call, c)
 	return Stored{}, nil
 }
 
-// asking says for a model what asks.
-func asking(tool string, c Ask) string {
+// describeAskers says, for a model, what asks.
+func describeAskers(tool string, c Ask) string {
 	var all []string
 	for _, asker := range policy.Askers(tool, c.Argument, c.Rules) {
 		all = append(all, asker.Text(func(s string) string { return s }))
@@ -132,7 +130,7 @@ func asking(tool string, c Ask) string {
 	return strings.Join(all, " and ") + " ask"
 }
 
-// escalates reports whether what a sub-agent asks is taken to the session's approvals.
+// escalates reports whether questions of a sub-agent become approvals of the session.
 func (d *decision) escalates(t *Task) bool {
 	switch t.Permissions.Open().Approvals {
 	case policy.ApprovalsDeny:
@@ -143,12 +141,12 @@ func (d *decision) escalates(t *Task) bool {
 	return d.session().Limits.Escalate
 }
 
-// raise makes a call wait for a decision.
-func (d *decision) raise(t *Task, call *Call, c Ask) {
+// openApproval makes a call wait for a decision.
+func (d *decision) openApproval(t *Task, call *Call, c Ask) {
 	argument, cut := excerpt.Cut(c.Argument, maxArgument)
 	a := &Approval{
 		ID: ApprovalID(d.env.NewID()), Task: t.ID, Run: t.Run, Ref: call.Ref, Tool: call.Tool,
-		Argument: argument, Cut: cut, Rules: c.named(d.session().Grants), State: ApprovalOpen, AskedAt: d.env.Now,
+		Argument: argument, Cut: cut, Rules: c.rulesToName(d.session().Grants), State: ApprovalOpen, AskedAt: d.env.Now,
 	}
 	if wait := d.session().Limits.Approval; wait > 0 {
 		a.Due = d.env.Now.Add(wait)
@@ -166,9 +164,9 @@ func (d *decision) raise(t *Task, call *Call, c Ask) {
 	})
 }
 
-// named gives the rules that an approval names: all, or as many as it can of those that are
-// not granted yet.
-func (c Ask) named(grants []string) []string {
+// rulesToName gives the rules that an approval names: all of them, or as many as fit of those that
+// are not granted yet.
+func (c Ask) rulesToName(grants []string) []string {
 	rules := slices.Clone(c.Rules)
 	if len(rules) > maxRules {
 		rules = slices.DeleteFunc(rules, func(r string) bool { return slices.Contains(grants, r) })
@@ -204,7 +202,7 @@ func (c DecideApproval) decide(d *decision) (Answer, error) {
 		return nil, ErrBadInput.With("only what is allowed can be for the session")
 	case len(c.Message) > maxDetail:
 		return nil, ErrTooLarge.With("the message has %d bytes, the bound is %d", len(c.Message), maxDetail)
-	case a.State != ApprovalOpen && c.same(a):
+	case a.State != ApprovalOpen && c.isSameDecision(a):
 		return Decided{Approval: *a}, nil
 	case a.State != ApprovalOpen:
 		return nil, ErrDecided.With("it %s at %s", a.Outcome(), a.DecidedAt.UTC().Format(time.RFC3339))
@@ -212,30 +210,30 @@ func (c DecideApproval) decide(d *decision) (Answer, error) {
 	t, call := d.view.task(a.Task), d.view.call(a.Task, a.Ref)
 	a.ForSession, a.Message = c.ForSession, c.Message
 	if !c.Allow {
-		d.close(t, a, ApprovalDenied)
+		d.closeApproval(t, a, ApprovalDenied)
 		d.emit(t, decidedEvent(a))
-		d.deny(t, call, c.Message, DeniedByDecision, a)
+		d.denyCall(t, call, c.Message, DeniedByDecision, a)
 		return Decided{Approval: *a}, nil
 	}
-	d.close(t, a, ApprovalAllowed)
+	d.closeApproval(t, a, ApprovalAllowed)
 	d.emit(t, decidedEvent(a))
-	d.approve(t, call)
+	d.approveCall(t, call)
 	if s := d.session(); c.ForSession {
-		s.Grants = granted(s.Grants, a.Rules)
+		s.Grants = addGrants(s.Grants, a.Rules)
 		d.allowGranted(c.Message)
 	}
 	return Decided{Approval: *a}, nil
 }
 
-// same reports whether an approval was decided in just this way.
-func (c DecideApproval) same(a *Approval) bool {
+// isSameDecision reports whether an approval was already decided in this way.
+func (c DecideApproval) isSameDecision(a *Approval) bool {
 	if c.Allow {
 		return a.State == ApprovalAllowed && a.ForSession == c.ForSession
 	}
 	return a.State == ApprovalDenied
 }
 
-// Outcome says what has become of the approval.
+// Outcome describes the state of the approval.
 func (a *Approval) Outcome() string {
 	switch {
 	case a.State == ApprovalAllowed && a.ForSession:
@@ -252,8 +250,8 @@ func (a *Approval) Outcome() string {
 	return "is open"
 }
 
-// granted adds rules to those that a session has granted, in a list of its own.
-func granted(grants, rules []string) []string {
+// addGrants adds rules to those that a session has granted, in a new list.
+func addGrants(grants, rules []string) []string {
 	out := slices.Clone(grants)
 	for _, r := range rules {
 		if !slices.Contains(out, r) {
@@ -263,9 +261,9 @@ func granted(grants, rules []string) []string {
 	return out
 }
 
-// close ends the wait for a decision. Whoever has not been called yet is not any more, since
-// the approval is not open.
-func (d *decision) close(t *Task, a *Approval, state ApprovalState) {
+// closeApproval ends the wait for a decision. A callback that was not made yet is dropped, because
+// the approval is no longer open.
+func (d *decision) closeApproval(t *Task, a *Approval, state ApprovalState) {
 	a.State, a.DecidedAt = state, d.env.Now
 	d.view.touchApproval(a)
 	set(&d.view.changes.Timers, CallKey{a.Task, a.Ref}, nil)
@@ -276,8 +274,8 @@ func decidedEvent(a *Approval) ApprovalDecision {
 	return ApprovalDecision{Approval: a.ID, Ref: a.Ref, State: a.State, ForSession: a.ForSession, Message: a.Message}
 }
 
-// approve lets a call run: a parked run wakes for it.
-func (d *decision) approve(t *Task, call *Call) {
+// approveCall lets a call run; a parked run wakes.
+func (d *decision) approveCall(t *Task, call *Call) {
 	call.State = CallApproved
 	d.view.touchCall(call)
 	if t.State == StateWaiting {
@@ -285,26 +283,26 @@ func (d *decision) approve(t *Task, call *Call) {
 	}
 }
 
-// deny closes a call with the denial of its approval.
-func (d *decision) deny(t *Task, call *Call, why string, cause DenialCause, a *Approval) {
+// denyCall closes a call with the denial of its approval.
+func (d *decision) denyCall(t *Task, call *Call, why string, cause DenialCause, a *Approval) {
 	if why == "" {
 		why = "the call was not approved; do not try it again in another way"
 	}
 	d.refuse(t, call, ErrApprovalDenied.With("%s", why), Denial{Cause: cause, Argument: a.Argument, Rules: a.Rules})
 }
 
-// lapse denies what nobody has decided on in time.
-func (d *decision) lapse(t *Task, call *Call) {
+// expireApproval denies a call whose approval was not decided in time.
+func (d *decision) expireApproval(t *Task, call *Call) {
 	a := d.view.approval(call.Approval)
-	d.close(t, a, ApprovalExpired)
+	d.closeApproval(t, a, ApprovalExpired)
 	d.emit(t, ApprovalLapsed{Approval: a.ID, Ref: a.Ref})
-	d.deny(t, call, fmt.Sprintf("nobody decided within %s", a.Due.Sub(a.AskedAt)), DeniedByExpiry, a)
+	d.denyCall(t, call, fmt.Sprintf("nobody decided within %s", a.Due.Sub(a.AskedAt)), DeniedByExpiry, a)
 }
 
-// withdraw takes back the question of a call whose run ends.
-func (d *decision) withdraw(t *Task, call *Call) {
+// withdrawApproval withdraws the approval of a call whose run ends.
+func (d *decision) withdrawApproval(t *Task, call *Call) {
 	a := d.view.approval(call.Approval)
-	d.close(t, a, ApprovalWithdrawn)
+	d.closeApproval(t, a, ApprovalWithdrawn)
 	d.emit(t, decidedEvent(a))
 }
 
@@ -317,8 +315,8 @@ func (n *needs) approval(id ApprovalID) *Approval {
 	return a
 }
 
-// asking asks for the approvals that a task waits for, once its open calls are held.
-func (n *needs) asking(t *Task) {
+// openApprovals asks for the open approvals of a task, once its open calls are held.
+func (n *needs) openApprovals(t *Task) {
 	if t.Asking == 0 || !n.view.open[t.ID] {
 		return
 	}
@@ -329,7 +327,7 @@ func (n *needs) asking(t *Task) {
 	}
 }
 
-// PutApproval hands the view a stored approval; nil means that there is none.
+// PutApproval gives the view a stored approval; nil: it does not exist.
 func (v *View) PutApproval(id ApprovalID, a *Approval) {
 	if _, held := v.approvals[id]; !held {
 		set(&v.approvals, id, a)

@@ -1,31 +1,30 @@
 package tree
 
-// From says which attempt a worker's request comes from, and which of its
-// requests it is, counted from 1. Anything but the current attempt's next
-// request is refused. Commands of workers embed it.
+// From says which attempt a worker's request comes from, and the number of the request, counted
+// from 1. Only the next request of the current attempt is accepted. Commands of workers embed it.
 type From struct {
 	Task   TaskID
 	Token  Token
-	Attach int // of the stream that it comes over
+	Attach int // the stream that the request came over
 	Seq    int64
 }
 
-// ofWorker is a command that the worker of a run sends: each carries a From.
+// ofWorker is a command that the worker of a run sends; all of them embed From.
 type ofWorker interface{ isOfWorker() }
 
 func (From) isOfWorker() {}
 
-// Claim takes a pending run for a worker. A repeat by a worker that has not had
-// the answer gives it again, over the stream of the repeat. Answer: [Claimed].
+// Claim gives a pending run to a worker. A repeat by a worker that did not get the answer returns
+// it again, and moves the attempt to the stream of the repeat. Answer: [Claimed].
 type Claim struct {
 	Task   TaskID
 	Token  Token
 	Worker string
 }
 
-// Claimed is the task as it was claimed, and what its session says: whose it is, the bound
-// of a message part, whether background work is switched off, its workspace, and how its
-// budget is spent, if it is: no model is to be called then. Nobody changes it.
+// Claimed is the task as it was claimed, with what the worker needs of its session. Spent says how
+// the session's budget is used up; if it is not empty, no model must be called. It must not be
+// changed.
 type Claimed struct {
 	Task         Task
 	Tenant       string
@@ -35,33 +34,33 @@ type Claimed struct {
 	Spent        string
 }
 
-// Reattach gives an attempt to another stream of its worker, since the last one
-// broke. Answer: [Reattached].
+// Reattach moves an attempt to another stream of its worker, because the last one broke. Answer:
+// [Reattached].
 type Reattach struct {
 	Task  TaskID
 	Token Token
 }
 
-// Reattached is the task as it was reattached, and whose it is. Its LastSeq says
-// which requests were taken before the last stream broke.
+// Reattached is the reattached task and its tenant. Its LastSeq says which requests were accepted
+// before the last stream broke.
 type Reattached struct {
 	Task   Task
 	Tenant string
 }
 
-// Repeat answers a request again that was taken before. Answer: [Stored].
+// Repeat returns the answer to a request that was accepted before. Answer: [Stored].
 type Repeat struct {
 	From
-	Answered bool  // the request has added an assistant message
-	Asked    *int  // the block that it has asked about, if it has
-	Summed   bool  // the request has added a summary
-	Launched []int // the blocks for which the request has asked for commands
+	Answered bool  // the request added an assistant message
+	Asked    *int  // the block for which the request asked for approval, if it did
+	Summed   bool  // the request added a summary
+	Launched []int // the blocks for which the request asked for commands
 }
 
 func (Claimed) isAnswer()    {}
 func (Reattached) isAnswer() {}
 
-// attempt gives the task of a request that only the worker of an agent makes.
+// attempt gives the task of a request that only the worker of an agent may make.
 func (d *decision) attempt(f From) (*Task, error) {
 	t, err := d.inOrder(f)
 	if err == nil {
@@ -70,9 +69,9 @@ func (d *decision) attempt(f From) (*Task, error) {
 	return t, err
 }
 
-// inOrder gives the task of a worker's request if the request is in order.
+// inOrder gives the task of a worker's request, if it is the next request of the current attempt.
 func (d *decision) inOrder(f From) (*Task, error) {
-	t, err := d.held(f.Task, f.Token)
+	t, err := d.currentAttempt(f.Task, f.Token)
 	switch {
 	case err != nil:
 		return nil, err
@@ -84,7 +83,7 @@ func (d *decision) inOrder(f From) (*Task, error) {
 	return t, nil
 }
 
-// shellAttempt gives the task of a request that only the worker of a command makes.
+// shellAttempt gives the task of a request that only the worker of a command may make.
 func (d *decision) shellAttempt(f From) (*Task, error) {
 	t, err := d.inOrder(f)
 	if err == nil && !t.isShell() {
@@ -93,8 +92,8 @@ func (d *decision) shellAttempt(f From) (*Task, error) {
 	return t, err
 }
 
-// held gives a task if the token is that of its current attempt.
-func (d *decision) held(id TaskID, token Token) (*Task, error) {
+// currentAttempt gives a task, if the token is that of its current attempt.
+func (d *decision) currentAttempt(id TaskID, token Token) (*Task, error) {
 	t, err := d.task(id)
 	if err == nil && (t.State != StateRunning || t.Token() != token) {
 		err = ErrStale.With("epoch %d, the task is at %d", token.Epoch, t.Epoch)
@@ -102,8 +101,8 @@ func (d *decision) held(id TaskID, token Token) (*Task, error) {
 	return t, err
 }
 
-// took marks a worker's request as taken: the attempt makes progress.
-func (d *decision) took(t *Task, f From) {
+// recordRequest marks a worker's request as accepted: the attempt makes progress.
+func (d *decision) recordRequest(t *Task, f From) {
 	t.LastSeq, t.Strikes = f.Seq, 0
 	d.view.touchTask(t)
 }
@@ -133,10 +132,10 @@ func (c Claim) decide(d *decision) (Answer, error) {
 	return d.claimed(t), nil
 }
 
-// claimed gives a worker the run, with what has come until now.
+// claimed gives a worker the run, with what has arrived in its inbox.
 func (d *decision) claimed(t *Task) *Claimed {
 	if t.OpenCalls == 0 {
-		d.hear(t)
+		d.takeInboxForModel(t)
 	}
 	s := d.session()
 	return &Claimed{
@@ -148,7 +147,7 @@ func (d *decision) claimed(t *Task) *Claimed {
 func (c Reattach) needs(n *needs) { n.task(c.Task) }
 
 func (c Reattach) decide(d *decision) (Answer, error) {
-	t, err := d.held(c.Task, c.Token)
+	t, err := d.currentAttempt(c.Task, c.Token)
 	if err != nil {
 		return nil, err
 	}
@@ -167,7 +166,7 @@ func (c Repeat) needs(n *needs) {
 }
 
 func (c Repeat) decide(d *decision) (Answer, error) {
-	t, err := d.held(c.From.Task, c.From.Token)
+	t, err := d.currentAttempt(c.From.Task, c.From.Token)
 	switch {
 	case err != nil:
 		return nil, err
@@ -188,8 +187,8 @@ func (c Repeat) decide(d *decision) (Answer, error) {
 		again.Ordinal = t.Compacted
 	}
 	again.Launched = d.launched(t, t.LastAnswer, c.Launched)
-	// A worker sends nothing past a boundary that it has not been told of: only
-	// the last request taken can have reached one.
+	// A worker sends nothing past a boundary that it does not know of, so only the last accepted
+	// request can have reached one.
 	if c.From.Seq == t.LastSeq {
 		now := d.stored(t)
 		again.Boundary, again.Spent, again.Short, again.Source = now.Boundary, now.Spent, now.Short, now.Source

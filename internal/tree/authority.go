@@ -6,13 +6,11 @@ import (
 	"github.com/coppice-run/coppice/internal/policy"
 )
 
-// taskTool is the permission to give a task to an agent; its argument is the
-// agent's name.
+// taskTool is the permission to start an agent. Its argument is the agent's name.
 const taskTool = "task"
 
-// authorize computes what a run may do, from the task's own permissions and the
-// authority of everybody above it as it is now. A root, and what counts as one,
-// keeps what it began with.
+// authorize computes what a run may do, from the task's own permissions and the current authority
+// of all tasks above it. A root or a branch keeps the authority of its first run.
 func (d *decision) authorize(t *Task, a requester) {
 	t.Source = cmp.Or(t.Origin, a.source)
 	if !a.by.IsZero() {
@@ -28,12 +26,12 @@ func (d *decision) authorize(t *Task, a requester) {
 	t.Authority = policy.ChildAuthority(t.Permissions, a.background, d.view.task(t.Parent).Authority, others...)
 }
 
-// goOnWithin gives a branch the authority of the task that it goes on from.
-func (t *Task) goOnWithin(from *Task) {
+// inheritAuthority gives a branch the authority of the task that it continues from.
+func (t *Task) inheritAuthority(from *Task) {
 	t.Permissions, t.Authority, t.Origin = from.Permissions, from.Authority, from.Origin
 }
 
-// mayDelegate refuses a child of this agent to a call that is not allowed it.
+// mayDelegate refuses a child of an agent that the call is not allowed to start.
 func (d *decision) mayDelegate(t *Task, call *Call, agent string) error {
 	if t.Source != "" {
 		return errInternal(t)
@@ -52,12 +50,12 @@ func judgeTask(t *Task, agent string) policy.Verdict {
 	return t.Authority.Judge(policy.Call{Tool: taskTool, Access: policy.AccessRead, Argument: agent})
 }
 
-// errInternal refuses a tool to a run that is on behalf of somebody outside.
+// errInternal refuses an internal tool to a run that acts for an external source.
 func errInternal(t *Task) error {
 	return ErrInternalTool.With("the run is on behalf of %s", t.Source)
 }
 
-// checkSource refuses what can't be the name of a source.
+// checkSource refuses an invalid name of an external source.
 func checkSource(source string) error {
 	if err := checkName("the source", source); err != nil {
 		return err

@@ -1,9 +1,9 @@
 package tree
 
-// Background lets everyone go on who waits for a task's run: the call of its caller is
-// closed as launched, and the end of the run reaches the caller as news; so are the calls of
-// others that have steered it, without news, and a call that reads its output has what there
-// is. A run that nobody waits for stays as it is. Answer: [Done].
+// Background moves a run to the background, so that everything that waits for it continues. The
+// caller's call is closed as launched, and the end of the run reaches the caller as news. The calls
+// of others that have resumed the task at work are closed too, without news. A call that reads its
+// output gets the output so far. A run that nobody waits for stays as it is. Answer: [Done].
 type Background struct{ Task TaskID }
 
 func (c Background) needs(n *needs) {
@@ -25,37 +25,37 @@ func (c Background) decide(d *decision) (Answer, error) {
 		return nil, ErrNoBackground
 	}
 	if !t.Background {
-		d.background(t)
+		d.moveToBackground(t)
 	}
 	run := ChildRun{t.ID, t.Run}
 	for _, row := range d.view.watchers[run] {
 		if c := d.view.call(row.Task, row.Ref); c != nil && c.State == CallWaiting && c.Child == run {
-			d.letGo(d.view.task(row.Task), c)
+			d.releaseCall(d.view.task(row.Task), c)
 		}
 	}
 	return Done{}, nil
 }
 
-// letGo closes a call that waits for a run, which goes on: in the background if it is the
-// call that has asked for it.
-func (d *decision) letGo(t *Task, c *Call) {
+// releaseCall closes a call that waits for a run, without ending the run. If the call asked for the
+// run, the run moves to the background.
+func (d *decision) releaseCall(t *Task, c *Call) {
 	target := d.view.task(c.Child.Task)
-	if target.called(c) {
-		d.background(target)
+	if target.isAwaitedBy(c) {
+		d.moveToBackground(target)
 		return
 	}
 	d.stopWatching(c)
 	if c.Reads {
-		d.show(c, target)
+		d.setCallOutput(c, target)
 	} else {
 		c.Text = launchedText(target, t)
 	}
 	d.closeCall(t, c)
 }
 
-// background lets whoever has asked for a run go on.
-func (d *decision) background(t *Task) {
-	d.called(t)
+// moveToBackground lets the caller of a run continue.
+func (d *decision) moveToBackground(t *Task) {
+	d.recordCallPhase(t)
 	t.Background, t.Priority = true, priorityBackground
 	d.view.touchTask(t)
 	d.emit(t, Backgrounded{})

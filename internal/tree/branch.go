@@ -1,31 +1,31 @@
 package tree
 
-// BaseKind says how a conversation goes on from another's.
+// BaseKind is how a conversation continues from another one.
 type BaseKind uint8
 
 // The kinds of bases. Their numbers are stored.
 const (
-	BaseNone   BaseKind = iota // it begins with itself
-	BaseApart                  // it hangs off the message, but sees nothing of what came before
-	BaseBranch                 // it sees everything up to the message, and goes on from there
-	BaseFork                   // the same, and is then told what it is
-	BaseCall                   // a fork by a call: of the message it sees that call alone
+	BaseNone   BaseKind = iota // it does not continue from another one
+	BaseApart                  // it is a branch of the message, but sees nothing before its own messages
+	BaseBranch                 // it sees everything up to the message
+	BaseFork                   // the same, and is then told that it is a fork
+	BaseCall                   // a fork made by a call: of the message it sees only that call
 )
 
-// Base is a message of another task that a conversation goes on from. The base's
-// messages are referred to, not copied: they never change, so what is seen of
-// them does not either, however the base goes on.
+// Base is a message of another task that a conversation continues from. The base's messages are
+// referenced, not copied. They never change, so what is seen of them stays the same, however the
+// other task continues.
 //
-// Ordinals go on where those of the base end. A fork leaves one free, for the
-// message that tells it what it is.
+// Ordinals continue after those of the base. A fork leaves one ordinal free, for the message that
+// tells it that it is a fork.
 type Base struct {
 	Kind    BaseKind
 	Task    TaskID
-	Message int // its ordinal: the last one that is seen; 0: none
+	Message int // the ordinal of the last message that is seen; 0: none
 	Block   int // of BaseCall: the call's block in the message
 }
 
-// First is the ordinal of a conversation's first message of its own.
+// First is the ordinal of the conversation's first own message.
 func (b Base) First() int {
 	switch b.Kind {
 	case BaseBranch:
@@ -36,14 +36,14 @@ func (b Base) First() int {
 	return 1
 }
 
-// Inherits reports whether something of the base is seen.
+// Inherits reports whether any message of the base is seen.
 func (b Base) Inherits() bool { return b.Kind >= BaseBranch }
 
-// goOnFrom makes a conversation that has no message yet go on from a base.
-func (t *Task) goOnFrom(b Base) { t.Base, t.NextOrdinal = b, b.First() }
+// continueFrom makes a conversation without messages continue from a base.
+func (t *Task) continueFrom(b Base) { t.Base, t.NextOrdinal = b, b.First() }
 
-// forkOf is the base of a fork of all that a task has said and done so far; what
-// has calls without a result is not part of it.
+// forkOf is the base of a fork of a task's whole conversation so far, without a last message whose
+// calls are open.
 func forkOf(t *Task) Base {
 	last := t.NextOrdinal - 1
 	if t.OpenMessage > 0 {
@@ -52,39 +52,38 @@ func forkOf(t *Task) Base {
 	return Base{Kind: BaseFork, Task: t.ID, Message: last}
 }
 
-// forkAt is the base of a fork by a call.
+// forkAt is the base of a fork made by a call.
 func forkAt(t *Task, call CallRef) Base {
 	return Base{Kind: BaseCall, Task: t.ID, Message: call.Message, Block: call.Block}
 }
 
-// CreateBranch lets a person go on from a message of a task: with all up to it,
-// or with nothing but the agent. The task that it starts from stays as it is.
-// The branch is like a root: it has a run per turn, and nobody waits for it.
-// Answer: [Branched].
+// CreateBranch lets a person continue from a message of a task, with everything up to it, or with
+// only the agent. The task itself stays as it is. The branch is like a root: it has one run per
+// turn, and nobody waits for it. Answer: [Branched].
 type CreateBranch struct {
 	Task  TaskID  // zero: the root
-	At    Message // the message as it is stored, which never changes
-	Agent *Agent  // as the task has pinned it
-	Apart bool    // sees nothing of what came before
+	At    Message // the stored message, which never changes
+	Agent *Agent  // as pinned by the task
+	Apart bool    // it sees nothing before its own messages
 
 	Description string
 	Message     []Block // starts the first run; empty: none yet
-	Again       bool    // starts the first run without a message: the model answers once more, on behalf of the same
-	Trace       Trace   // where the first run hangs; zero: in a trace of its own
-	Select      bool    // makes it the current one, as [SelectBranch] does
+	Again       bool    // starts the first run without a message: the model answers again, for the same external source
+	Trace       Trace   // the parent of the first run; zero: a trace of its own
+	Select      bool    // makes the branch the current one, see [SelectBranch]
 }
 
 // Branched is the branch that was made.
 type Branched struct{ Task TaskID }
 
-// SelectBranch makes a branch, or the root, the conversation that messages go to
-// which name no task. Answer: [Done].
+// SelectBranch makes a branch, or the root, the current task, to which messages without a task go.
+// Answer: [Done].
 type SelectBranch struct{ Task TaskID } // zero: the root
 
 func (Branched) isAnswer() {}
 
-// GoesOnWith is the task that a message without a task goes to.
-func (s *Session) GoesOnWith() TaskID {
+// CurrentTask is the task that messages without a task go to.
+func (s *Session) CurrentTask() TaskID {
 	if s.Current.IsZero() {
 		return s.Root
 	}
@@ -117,11 +116,11 @@ func (c CreateBranch) decide(d *decision) (Answer, error) {
 	}
 	t := d.newTask(TaskID(d.env.NewID()), nil, *c.Agent, from.Model, c.Description)
 	t.Branch, t.Head, t.Pin = BranchHuman, head, from.Pin
-	t.goOnFrom(base)
-	t.goOnWithin(from)
+	t.continueFrom(base)
+	t.inheritAuthority(from)
 	t.Worktrees = from.Worktrees
 	opened := BranchOpened{Base: base, Head: head, Agent: t.Agent, Description: t.Description}
-	d.emitAside(t, opened)
+	d.emitOutsideRun(t, opened)
 	switch {
 	case len(c.Message) > 0:
 		d.accept(t, requester{trace: c.Trace})
@@ -130,12 +129,12 @@ func (c CreateBranch) decide(d *decision) (Answer, error) {
 		d.accept(t, requester{source: c.answeredFor(from), trace: c.Trace})
 	}
 	if c.Select {
-		d.goTo(t)
+		d.selectTask(t)
 	}
 	return Branched{Task: t.ID}, nil
 }
 
-// base finds where the branch goes on from, and the message there.
+// base finds the base of the branch, and the message there.
 func (c CreateBranch) base(from *Task) (Base, MessageID, error) {
 	at := c.At
 	if at.Task != from.ID || at.Ordinal < from.Base.First() || at.Ordinal >= from.NextOrdinal {
@@ -157,8 +156,8 @@ func (c CreateBranch) base(from *Task) (Base, MessageID, error) {
 	return base, head, nil
 }
 
-// answeredFor is who outside the run was on behalf of that has answered what is answered
-// again. A message of a release before does not say so; of the task's last run it is known.
+// answeredFor is the external source of the run whose answer is given again. Messages of earlier
+// releases do not record it; for the task's last run it is known anyway.
 func (c CreateBranch) answeredFor(from *Task) string {
 	if c.At.Source == "" && c.At.Run == from.Run {
 		return from.Source
@@ -166,8 +165,8 @@ func (c CreateBranch) answeredFor(from *Task) string {
 	return c.At.Source
 }
 
-// MakesCalls reports whether the message opens calls: without their results, which
-// come after it, nothing can go on from it.
+// MakesCalls reports whether the message opens calls. A conversation cannot continue from it
+// without their results, which come after it.
 func (m *Message) MakesCalls() bool {
 	for _, b := range m.Blocks {
 		if _, ok := b.(ToolUse); ok {
@@ -208,15 +207,15 @@ func (c SelectBranch) decide(d *decision) (Answer, error) {
 		return nil, err
 	case !t.Parent.IsZero():
 		return nil, ErrNotABranch.With("task %s is a sub-agent", t.ID)
-	case s.GoesOnWith() == t.ID:
+	case s.CurrentTask() == t.ID:
 		return Done{}, nil
 	}
-	d.goTo(t)
+	d.selectTask(t)
 	return Done{}, nil
 }
 
-// goTo makes a task the current one.
-func (d *decision) goTo(t *Task) {
+// selectTask makes a task the current one.
+func (d *decision) selectTask(t *Task) {
 	d.session().Current = t.ID
-	d.emitAside(t, BranchSelected{})
+	d.emitOutsideRun(t, BranchSelected{})
 }

@@ -152,7 +152,7 @@ func (h *history) selects() Command { return SelectBranch{Task: h.aTask()} }
 // sums draws a summary up to anywhere.
 func (h *history) sums(f From) Command {
 	t := h.db.tasks[f.Task]
-	return Compact{From: f, UpTo: h.rng.IntN(t.NextOrdinal + 1), Said: Message{
+	return Compact{From: f, UpTo: h.rng.IntN(t.NextOrdinal + 1), Summary: Message{
 		Usage: h.usage(), Blocks: h.chance(95, []Block{Text{Text: "in short"}}),
 	}}
 }

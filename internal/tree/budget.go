@@ -6,21 +6,20 @@ import (
 	"slices"
 )
 
-// Budget is what all tasks of a session may use together. It is looked at before each call
-// of a model: once it is spent, runs end instead of calling.
+// Budget is what all tasks of a session may use together. It is checked before each model call:
+// once it is spent, runs end instead of calling.
 //
-// Calls are paid for when their answers are stored. Until then each run that is with a worker
-// has reserved what a call is reckoned to take ([Session.Reckoned]), and no more runs are
-// with workers than there is left for ([Session.Cap]); one alone always may be. So more is
-// spent than the budget only by what calls take beyond what they were reckoned to, and no
-// more calls are made than it has.
+// Usage is counted when answers are stored. Until then each run with a worker reserves the
+// estimated usage of a call ([Session.CallEstimate]), and no more runs are with workers than the
+// rest of the budget covers ([Session.Cap]); one run is always allowed. So the budget is exceeded
+// only by what calls use beyond their estimates, and the number of model calls is never exceeded.
 type Budget struct {
-	Tokens     int64 // of all kinds; 0: no bound
-	Cost       int64 // of what has a price, as in [Usage]; 0: no bound
-	ModelCalls int64 // as in [Session]; 0: no bound
+	Tokens     int64 // of all kinds; 0: no limit
+	Cost       int64 // of tokens with a price, see [Usage]; 0: no limit
+	ModelCalls int64 // see [Session]; 0: no limit
 }
 
-// Within is the budget, but no more than another one leaves.
+// Within is the budget, limited to what another budget leaves.
 func (b Budget) Within(most Budget) Budget {
 	return Budget{
 		Tokens: within(b.Tokens, most.Tokens), Cost: within(b.Cost, most.Cost), ModelCalls: within(b.ModelCalls, most.ModelCalls),
@@ -34,7 +33,7 @@ func within(n, most int64) int64 {
 	return n
 }
 
-// Check refuses a budget that makes no sense.
+// Check refuses a negative budget.
 func (b Budget) Check() error {
 	if min(b.Tokens, b.Cost, b.ModelCalls) < 0 {
 		return ErrBadInput.With("a budget is negative")
@@ -55,48 +54,49 @@ func (s *Session) spent() string {
 	return ""
 }
 
-// spends reports whether an answer uses up the budget, or what there was did.
-func (d *decision) spends(answer *Message) bool {
+// wouldSpendBudget reports whether the budget is spent once an answer is counted.
+func (d *decision) wouldSpendBudget(answer *Message) bool {
 	after := *d.session()
 	after.Usage = after.Usage.Add(answer.Usage)
 	after.ModelCalls++
 	return after.spent() != ""
 }
 
-// reckonKeeps is how much of what a call was reckoned to take stays when one takes less: all
-// but one part in so many.
-const reckonKeeps = 8
+// estimateDecay is how fast an estimate falls when a call uses less: by one part in so many.
+const estimateDecay = 8
 
-// reckon learns from what a call has taken: the next one is reckoned to take as much, or what
-// dearer ones took lately. Only a session with a budget wants to know.
-func (s *Session) reckon(u Usage) {
+// updateEstimate updates the estimate after a call: the next call is expected to use as much as
+// this one, or nearly as much as more expensive ones shortly before. Only sessions with a budget
+// have an estimate.
+func (s *Session) updateEstimate(u Usage) {
 	if s.Budget == (Budget{}) {
 		return
 	}
-	s.Reckoned.Tokens = max(u.Total(), s.Reckoned.Tokens-s.Reckoned.Tokens/reckonKeeps)
-	s.Reckoned.Cost = max(u.Cost, s.Reckoned.Cost-s.Reckoned.Cost/reckonKeeps)
+	s.CallEstimate.Tokens = max(u.Total(), s.CallEstimate.Tokens-s.CallEstimate.Tokens/estimateDecay)
+	s.CallEstimate.Cost = max(u.Cost, s.CallEstimate.Cost-s.CallEstimate.Cost/estimateDecay)
 }
 
-// Reserved is what the calls of the runs that are with workers are reckoned to take.
+// Reserved is the estimated usage of the calls of all runs with workers.
 func (s *Session) Reserved() Budget {
 	n := int64(s.Running)
-	reserved := Budget{Tokens: n * s.Reckoned.Tokens, Cost: n * s.Reckoned.Cost}
+	reserved := Budget{Tokens: n * s.CallEstimate.Tokens, Cost: n * s.CallEstimate.Cost}
 	if s.Budget.ModelCalls > 0 {
 		reserved.ModelCalls = n
 	}
 	return reserved
 }
 
-// Cap is how many tasks may be with workers at once: as many as the budget has left for a
-// call of each, but one at least. Once it is spent nobody calls, and all of them may end.
+// Cap is how many tasks may be with workers at once: as many as the rest of the budget covers one
+// call each for, but at least one. Once the budget is spent, no model is called, and all runs may
+// end.
 func (s *Session) Cap() int {
 	most := s.Limits.Running
 	if s.spent() != "" {
 		return most
 	}
-	most = affordable(most, s.Budget.Tokens-s.Usage.Total(), s.Budget.Tokens, s.Reckoned.Tokens)
+	most = affordable(most, s.Budget.Tokens-s.Usage.Total(), s.Budget.Tokens, s.CallEstimate.Tokens)
 	most = affordable(most, s.Budget.ModelCalls-s.ModelCalls, s.Budget.ModelCalls, 1)
-	return affordable(most, s.Budget.Cost-s.Usage.Cost, s.Budget.Cost, s.Reckoned.Cost)
+	return affordable(most, s.Budget.Cost-s.Usage.Cost, s.Budget.Cost, s.CallEstimate.Cost)
 }
 
 func affordable(most int, left, budget, call int64) int {
@@ -106,41 +106,42 @@ func affordable(most int, left, budget, call int64) int {
 	return max(1, int(min(int64(most), left/call)))
 }
 
-// short reports whether a task that is with a worker has to make way before it calls a model:
-// since more are than the budget has left for, or, of one that nobody waits for, since there
-// is left for just those and others wait.
-func (s *Session) short(t *Task) bool {
+// mustYield reports whether a running task has to yield before it calls a model. That is so if more
+// tasks run than the budget covers. It is also so for a background task if the budget covers just
+// those that run, and others wait.
+func (s *Session) mustYield(t *Task) bool {
 	most := s.Cap()
 	return s.Running > most || t.Priority > 0 && s.Pending > 0 && s.Running == most && most < s.Limits.Running
 }
 
-// dollars are those that an amount in micros is.
+// dollars converts millionths of a dollar.
 func dollars(micros int64) float64 { return float64(micros) / 1e6 }
 
-// revives reports whether models can be called again with another budget.
-func (s *Session) revives(b Budget) bool {
+// unblocks reports whether another budget allows model calls again.
+func (s *Session) unblocks(b Budget) bool {
 	with := *s
 	with.Budget = b
 	return s.spent() != "" && with.spent() == ""
 }
 
-// allot gives the session another budget. Roots whose news have waited for one go on.
-func (d *decision) allot(b Budget) {
+// setBudget changes the session's budget. Roots and branches whose news has waited for that start
+// their next runs.
+func (d *decision) setBudget(b Budget) {
 	s := d.session()
 	if b == s.Budget {
 		return
 	}
-	revived := s.revives(b)
+	revived := s.unblocks(b)
 	s.Budget = b
 	if b == (Budget{}) {
-		s.Reckoned = Budget{}
+		s.CallEstimate = Budget{}
 	}
-	d.emitAside(d.view.task(s.Root), SessionChanged{Change: SessionBudgeted, Budget: b})
+	d.emitOutsideRun(d.view.task(s.Root), SessionChanged{Change: SessionBudgeted, Budget: b})
 	if !revived {
 		return
 	}
 	waiting := slices.DeleteFunc(d.view.all(), func(t *Task) bool {
-		return t.Depth > 0 || t.Inbox == 0 || t.State.Active() || t.State == StateCancelled || !d.newsStarts(t)
+		return t.Depth > 0 || t.Inbox == 0 || t.State.Active() || t.State == StateCancelled || !d.newsMayStartRun(t)
 	})
 	slices.SortFunc(waiting, func(a, b *Task) int { return bytes.Compare(a.ID[:], b.ID[:]) })
 	for _, t := range waiting {
@@ -148,8 +149,8 @@ func (d *decision) allot(b Budget) {
 	}
 }
 
-func (n *needs) allot(b *Budget) {
-	if b == nil || n.root() == nil || !n.view.session.revives(*b) {
+func (n *needs) setBudget(b *Budget) {
+	if b == nil || n.root() == nil || !n.view.session.unblocks(*b) {
 		return
 	}
 	n.below(TaskID{})

@@ -79,7 +79,7 @@ func (s *spender) run(limits Limits, budget Budget) {
 	}
 }
 
-func (s *spender) ended() bool { return s.db.session.live() == 0 }
+func (s *spender) ended() bool { return s.db.session.liveRuns() == 0 }
 
 func (s *spender) do(cmd Command) (Answer, error) {
 	done, err := s.db.commit(cmd)
@@ -163,12 +163,12 @@ func TestMakingWayIsNoLoss(t *testing.T) {
 	d := &decision{view: NewView(&Session{ID: SessionID{1}, Running: 1}), env: Env{NewID: func() [16]byte { return [16]byte{} }}}
 	task := &Task{
 		Session: SessionID{1}, ID: TaskID{2}, Kind: KindAgent,
-		CurrentRun: CurrentRun{State: StateRunning}, Hold: Hold{Worker: "w"},
+		CurrentRun: CurrentRun{State: StateRunning}, CurrentAttempt: CurrentAttempt{Worker: "w"},
 	}
 	d.view.PutTask(task.ID, task)
-	d.makeWay(d.view.task(task.ID))
-	passed := d.view.Changes().Passed
-	if len(passed) != 1 || passed[0].Part != PartAttempt || passed[0].Next != StatePending || passed[0].Lost {
+	d.yieldForBudget(d.view.task(task.ID))
+	passed := d.view.Changes().Phases
+	if len(passed) != 1 || passed[0].Phase != PhaseAttempt || passed[0].Next != StatePending || passed[0].Lost {
 		t.Errorf("it is told as %+v", passed)
 	}
 }
@@ -176,18 +176,18 @@ func TestMakingWayIsNoLoss(t *testing.T) {
 // TestNothingIsToldUnmeasured: what nobody is told of is not put together.
 func TestNothingIsToldUnmeasured(t *testing.T) {
 	t.Parallel()
-	d := &decision{view: NewView(&Session{ID: SessionID{1}, Running: 1}), env: Env{Unmeasured: true, NewID: func() [16]byte { return [16]byte{} }}}
+	d := &decision{view: NewView(&Session{ID: SessionID{1}, Running: 1}), env: Env{SkipMetrics: true, NewID: func() [16]byte { return [16]byte{} }}}
 	task := &Task{
 		Session: SessionID{1}, ID: TaskID{2}, Kind: KindAgent,
-		CurrentRun: CurrentRun{State: StateRunning, Caller: TaskID{3}, Call: CallRef{Message: 4}}, Hold: Hold{Worker: "w"},
+		CurrentRun: CurrentRun{State: StateRunning, Caller: TaskID{3}, Call: CallRef{Message: 4}}, CurrentAttempt: CurrentAttempt{Worker: "w"},
 	}
 	d.view.PutTask(task.ID, task)
-	d.makeWay(d.view.task(task.ID))
-	d.called(task)
-	d.lived(task)
-	d.judged(KindAgent, ErrCapped)
-	if c := d.view.Changes(); len(c.Passed)+len(c.Verdicts) > 0 || c.Tasks[task.ID].State != StatePending {
-		t.Errorf("it is told of %+v and %+v", c.Passed, c.Verdicts)
+	d.yieldForBudget(d.view.task(task.ID))
+	d.recordCallPhase(task)
+	d.recordRunPhase(task)
+	d.recordSpawn(KindAgent, ErrCapped)
+	if c := d.view.Changes(); len(c.Phases)+len(c.SpawnOutcomes) > 0 || c.Tasks[task.ID].State != StatePending {
+		t.Errorf("it is told of %+v and %+v", c.Phases, c.SpawnOutcomes)
 	}
 }
 
@@ -196,15 +196,15 @@ func TestNothingIsReservedWithoutABudget(t *testing.T) {
 	t.Parallel()
 	d := &decision{view: NewView(&Session{ID: SessionID{1}, Running: 2, Budget: Budget{Tokens: 100}}), env: Env{NewID: func() [16]byte { return [16]byte{} }}}
 	d.view.PutTask(TaskID{}, &Task{Session: SessionID{1}})
-	d.session().reckon(Usage{Input: 10})
+	d.session().updateEstimate(Usage{Input: 10})
 	if got := d.session().Reserved(); got.Tokens != 20 || got.ModelCalls != 0 {
 		t.Errorf("%+v is reserved", got)
 	}
-	d.allot(Budget{ModelCalls: 3})
+	d.setBudget(Budget{ModelCalls: 3})
 	if got := d.session().Reserved(); got.ModelCalls != 2 {
 		t.Errorf("%+v is reserved", got)
 	}
-	d.allot(Budget{})
+	d.setBudget(Budget{})
 	if got := d.session().Reserved(); got != (Budget{}) {
 		t.Errorf("%+v is reserved", got)
 	}

@@ -6,32 +6,32 @@ import (
 	"github.com/coppice-run/coppice/internal/excerpt"
 )
 
-// Callback says that somebody wants to be called since a run has ended. The row is
-// written with the run's result, and goes when the call was answered or is given
-// up; what is told is made from the run's outcome, which never changes.
+// Callback is an HTTP call that has to be made because a run has ended. Its row is written with the
+// run's result, and is deleted when the call was answered or is given up. Its content is made from
+// the run's outcome, which never changes.
 //
-// Or somebody wants to be called since a call of the run asks: then it is part of the
-// approval, and goes with its decision as well.
+// A callback of an approval has to be made because a call of the run asks. It is part of the
+// approval, and also ends with its decision.
 type Callback struct {
 	Task     TaskID
 	Run      int
 	Approval ApprovalID // zero: the run has ended
 	URL      string
 	Tries    int       // how often a replica has taken it
-	Due      time.Time // when it may be taken (again)
+	Due      time.Time // when it may be taken next
 }
 
-// CallbackKey says which callback is meant.
+// CallbackKey names a callback.
 type CallbackKey struct {
 	Task     TaskID
 	Run      int
-	Approval ApprovalID // zero: that of the run's end
+	Approval ApprovalID // zero: the callback of the run's end
 }
 
-// Key is that of the callback.
+// Key is the key of the callback.
 func (c *Callback) Key() CallbackKey { return CallbackKey{c.Task, c.Run, c.Approval} }
 
-// Callback is the callback of the approval; nil if there is none, or none any more.
+// Callback is the callback of the approval; nil if there is none any more.
 func (a *Approval) Callback() *Callback {
 	if a == nil || a.State != ApprovalOpen || a.URL == "" {
 		return nil
@@ -39,38 +39,37 @@ func (a *Approval) Callback() *Callback {
 	return &Callback{Task: a.Task, Run: a.Run, Approval: a.ID, URL: a.URL, Tries: a.Tries, Due: a.CallDue}
 }
 
-// TakeCallback takes a callback that is due for a replica that is going to call.
-// For the lease nobody else takes it; a replica that is lost meanwhile leaves it to
-// others. One that was taken too often is given up. Answer: [CallbackTaken], or
-// [Done] if it was given up.
+// TakeCallback leases a callback that is due to a replica that is about to make the call. No other
+// replica takes it during the lease; after that any replica may. A callback that was taken too
+// often is given up. Answer: [CallbackTaken], or [Done] if it was given up.
 type TakeCallback struct {
 	CallbackKey
 	Lease    time.Duration
 	MaxTries int
 }
 
-// CallbackTaken is a callback in the hands of a replica, with the approval that it is about.
+// CallbackTaken is a leased callback, with the approval that it is about.
 type CallbackTaken struct {
 	Callback Callback
 	Asked    *Approval // nil: it is about the end of a run
 }
 
-// SettleCallback says what came of a call: it was answered, or it will be made
-// again, or it is given up. Answer: [Done].
+// SettleCallback says how a call went: it was answered, it will be retried, or it is given up.
+// Answer: [Done].
 type SettleCallback struct {
 	CallbackKey
-	Try       int // the one that it is about
+	Try       int // the number of the try
 	Delivered bool
-	Final     bool          // another try would not help
-	Retry     time.Duration // how long to wait for the next try
+	Final     bool          // a retry would not help
+	Retry     time.Duration // delay of the next try
 	MaxTries  int
-	Detail    string // what went wrong
+	Detail    string // the error
 }
 
 func (CallbackTaken) isAnswer() {}
 
-// callBack writes down that somebody wants to hear of the end of the task's run.
-func (d *decision) callBack(t *Task) {
+// requestCallback adds the callback for the end of the task's run, if there is a URL.
+func (d *decision) requestCallback(t *Task) {
 	if t.OnComplete == "" {
 		return
 	}
@@ -88,9 +87,9 @@ func (d *decision) putCallback(c *Callback) {
 	set(&d.view.changes.Callbacks, key, c)
 }
 
-// dropCallback ends a callback with an event. The event is of no run: the run has
-// had its last one.
-func (d *decision) dropCallback(t *Task, c *Callback, delivered bool, detail string) {
+// endCallback ends a callback with an event. The event belongs to no run, because the run has had
+// its last event.
+func (d *decision) endCallback(t *Task, c *Callback, delivered bool, detail string) {
 	if a := d.view.approvals[c.Approval]; a != nil {
 		a.URL, a.Tries, a.CallDue = "", c.Tries, time.Time{}
 		d.view.touchApproval(a)
@@ -100,11 +99,11 @@ func (d *decision) dropCallback(t *Task, c *Callback, delivered bool, detail str
 		set(&d.view.changes.Callbacks, key, nil)
 	}
 	detail = excerpt.Tail(detail, maxDetail)
-	d.emitAside(t, CallbackEnded{Run: c.Run, Approval: c.Approval, URL: c.URL, Delivered: delivered, Tries: c.Tries, Detail: detail})
+	d.emitOutsideRun(t, CallbackEnded{Run: c.Run, Approval: c.Approval, URL: c.URL, Delivered: delivered, Tries: c.Tries, Detail: detail})
 }
 
-// emitAside appends an event about a task that is no part of any run.
-func (d *decision) emitAside(t *Task, kind EventKind) {
+// emitOutsideRun emits an event about a task that belongs to no run.
+func (d *decision) emitOutsideRun(t *Task, kind EventKind) {
 	d.emit(t, kind)
 	events := d.view.changes.Events
 	events[len(events)-1].Run = 0
@@ -148,7 +147,7 @@ func (c TakeCallback) decide(d *decision) (Answer, error) {
 	case d.env.Now.Before(row.Due):
 		return nil, ErrNotDue.With("%s to go", row.Due.Sub(d.env.Now))
 	case row.Tries >= c.MaxTries:
-		d.dropCallback(t, row, false, "the replicas that called were lost before they had an answer")
+		d.endCallback(t, row, false, "the replicas that called were lost before they had an answer")
 		return Done{}, nil
 	}
 	taken := *row
@@ -177,9 +176,9 @@ func (c SettleCallback) decide(d *decision) (Answer, error) {
 	case row.Tries != c.Try:
 		return nil, ErrStale.With("try %d, the callback is at %d", c.Try, row.Tries)
 	case c.Delivered:
-		d.dropCallback(t, row, true, "")
+		d.endCallback(t, row, true, "")
 	case c.Final || row.Tries >= c.MaxTries:
-		d.dropCallback(t, row, false, c.Detail)
+		d.endCallback(t, row, false, c.Detail)
 	default:
 		again := *row
 		again.Due = d.env.Now.Add(c.Retry)

@@ -9,17 +9,17 @@ import (
 	"github.com/coppice-run/coppice/internal/excerpt"
 )
 
-// Cancel ends the current run of a task and those of all tasks below it. What
-// has ended stays as it is, and so does the session: the root's next turn may
-// follow. With a run it does nothing once a later one has begun: only so a repeat leaves
-// the next turn alone. Answer: [Cancelled].
+// Cancel ends the current run of a task and those of all tasks below it. Runs that have ended stay
+// as they are, and so does the session: the root may have another turn. With Run set, it does
+// nothing once a later run has started, so that a repeat does not cancel the next turn. Answer:
+// [Cancelled].
 type Cancel struct {
 	Task   TaskID // zero: the root
 	Run    int    // 0: the current one
-	Detail string // why, in the client's words
+	Detail string // the client's reason
 }
 
-// Cancelled says how many runs a cancel has ended.
+// Cancelled says how many runs were ended.
 type Cancelled struct {
 	Task TaskID
 	Runs int
@@ -51,14 +51,15 @@ func (c Cancel) decide(d *decision) (Answer, error) {
 	return Cancelled{Task: t.ID, Runs: d.cancel(t, ReasonCancelledByUser, detail)}, nil
 }
 
-// cancel ends a task's run for a reason and all runs below it because of that.
+// cancel ends a task's run for the given reason, and all runs below it as cancelled by their
+// parent.
 func (d *decision) cancel(top *Task, reason Reason, detail string) (runs int) {
 	only := []*Task{top}
-	d.unheard(only, func() {
-		runs = d.bringDown(only, reason, detail)
-		runs += d.bringDown(d.view.descendants(top.ID), ReasonCancelledByParent, "")
+	d.withMuted(only, func() {
+		runs = d.cancelRuns(only, reason, detail)
+		runs += d.cancelRuns(d.view.descendants(top.ID), ReasonCancelledByParent, "")
 	})
-	if top.Depth == 0 && d.heardOfUser(top) {
+	if top.Depth == 0 && d.hasUserMessage(top) {
 		d.nextTurn(top)
 	}
 	return runs
@@ -66,32 +67,32 @@ func (d *decision) cancel(top *Task, reason Reason, detail string) (runs int) {
 
 func (n *needs) cancel(id TaskID) {
 	if id.IsZero() {
-		return // below the zero id is every task
+		return // Below with the zero id would be all tasks
 	}
 	n.below(id)
-	n.bringDown(append(n.view.descendants(id), n.task(id)))
+	n.cancelRuns(append(n.view.descendants(id), n.task(id)))
 }
 
-// fail ends a run from outside. The children that it waited for fall with it;
-// what runs in the background goes on.
+// fail ends a run from outside. The children that it waited for are cancelled; background runs
+// continue.
 func (d *decision) fail(t *Task, reason Reason, detail string) {
 	awaited := d.view.awaited(t)
 	d.revoke(t)
 	d.finish(t, StateFailed, reason, detail)
-	d.bringDown(awaited, ReasonCancelledByParent, "")
+	d.cancelRuns(awaited, ReasonCancelledByParent, "")
 }
 
 func (n *needs) fail(t *Task) {
 	n.finish(t)
 	if t != nil && t.OpenCalls > 0 {
 		n.below(t.ID)
-		n.bringDown(n.view.awaited(t))
+		n.cancelRuns(n.view.awaited(t))
 	}
 }
 
-// bringDown ends the runs of tasks together: from the top down and without news to
-// any of them, so that nobody is woken by an end that is only a part of its own.
-func (d *decision) bringDown(tasks []*Task, reason Reason, detail string) int {
+// cancelRuns ends the runs of several tasks together, from the top down and without news to any of
+// them, so that no task is woken by an end that belongs to its own.
+func (d *decision) cancelRuns(tasks []*Task, reason Reason, detail string) int {
 	var ending []*Task
 	for _, t := range tasks {
 		if t.State.Active() {
@@ -101,7 +102,7 @@ func (d *decision) bringDown(tasks []*Task, reason Reason, detail string) int {
 	slices.SortFunc(ending, func(a, b *Task) int {
 		return cmp.Or(a.Depth-b.Depth, bytes.Compare(a.ID[:], b.ID[:]))
 	})
-	d.unheard(tasks, func() {
+	d.withMuted(tasks, func() {
 		for _, t := range ending {
 			d.revoke(t)
 			d.finish(t, StateCancelled, reason, detail)
@@ -110,7 +111,7 @@ func (d *decision) bringDown(tasks []*Task, reason Reason, detail string) int {
 	return len(ending)
 }
 
-func (n *needs) bringDown(tasks []*Task) {
+func (n *needs) cancelRuns(tasks []*Task) {
 	for _, t := range tasks {
 		if t != nil && t.State.Active() {
 			n.finish(t)
@@ -118,40 +119,40 @@ func (n *needs) bringDown(tasks []*Task) {
 	}
 }
 
-// unheard does something without news to these tasks of the ends of background children.
-func (d *decision) unheard(by []*Task, do func()) {
-	before := d.deaf
-	d.deaf = maps.Clone(before)
+// withMuted calls do while the tasks get no news of the ends of their background children.
+func (d *decision) withMuted(by []*Task, do func()) {
+	before := d.muted
+	d.muted = maps.Clone(before)
 	for _, t := range by {
-		set(&d.deaf, t.ID, true)
+		set(&d.muted, t.ID, true)
 	}
 	do()
-	d.deaf = before
+	d.muted = before
 }
 
-// revoke has the worker of a running run told.
+// revoke has the worker of a running run told that the run has ended.
 func (d *decision) revoke(t *Task) {
 	if t.State == StateRunning {
 		d.view.changes.Revoked = append(d.view.changes.Revoked, Revoked{Session: t.Session, Task: t.ID, Epoch: t.Epoch})
 	}
 }
 
-// heardOfUser reports whether a user's message waits for the task. News of children alone does
-// not start a turn again that somebody has cancelled.
-func (d *decision) heardOfUser(t *Task) bool {
+// hasUserMessage reports whether a user's message waits for the task. News of children alone does
+// not restart a turn that was cancelled.
+func (d *decision) hasUserMessage(t *Task) bool {
 	return t.Inbox > 0 && slices.ContainsFunc(d.view.inbox[t.ID], func(e *InboxEntry) bool {
 		return e.News == ChildRun{}
 	})
 }
 
-// below asks for all tasks below one, ended or not.
+// below asks for all tasks below a task, ended or not.
 func (n *needs) below(id TaskID) {
 	if !n.view.below[id] {
 		n.Below = append(n.Below, id)
 	}
 }
 
-// descendants gives the tasks below one that the view holds, in no order.
+// descendants gives the tasks below a task that the view holds, in no order.
 func (v *View) descendants(id TaskID) []*Task {
 	if v.children == nil {
 		v.children = map[TaskID][]TaskID{}

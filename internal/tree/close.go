@@ -6,43 +6,43 @@ import (
 	"github.com/coppice-run/coppice/internal/excerpt"
 )
 
-// CloseSession ends a session: every run under way ends as abandoned, and nothing
-// can be asked of it any more; it can still be read. Answer: [Closed].
+// CloseSession ends a session. All runs under way end as abandoned, and no further work is
+// accepted. The session can still be read. Answer: [Closed].
 type CloseSession struct {
-	Detail string // why, in the client's words
+	Detail string // the client's reason
 }
 
-// DeleteSession closes a session, if it is open, and gives its rows up: from then
-// on it does not exist, and the store removes it step by step. Answer: [Closed].
+// DeleteSession closes a session, if it is open, and marks its rows for removal. From then on the
+// session does not exist, and the store removes its rows step by step. Answer: [Closed].
 type DeleteSession struct {
-	// IdleFor deletes the session only if none of its runs is under way and
-	// nothing has happened in it for so long; zero deletes it whatever it does.
+	// IdleFor deletes the session only if no run is under way and nothing has changed for so long;
+	// zero deletes it unconditionally.
 	IdleFor time.Duration
 }
 
-// ChangeSession gives a session another title or budget. Answer: [Done].
+// ChangeSession changes the title or the budget of a session. Answer: [Done].
 type ChangeSession struct {
-	Title  string  // empty: as it is
-	Budget *Budget // nil: as it is
+	Title  string  // empty: unchanged
+	Budget *Budget // nil: unchanged
 }
 
-// Closed says how many runs the end of a session has ended.
+// Closed says how many runs were ended.
 type Closed struct{ Runs int }
 
 func (Closed) isAnswer() {}
 
-// outlives reports whether a command means something in a session that is closed.
-// What workers say there is stale, as everywhere after a run's end.
-func outlives(cmd Command) bool {
+// allowedWhenClosed reports whether a command is decided in a closed session. Requests of workers
+// are stale there, as after the end of any run.
+func allowedWhenClosed(cmd Command) bool {
 	switch cmd.(type) {
 	case ofWorker, CreateSession, CloseSession, DeleteSession, Redeliver, Expire, Claim, Reattach, TakeCallback, SettleCallback,
-		DecideApproval: // of which only repeats are left
+		DecideApproval: // only repeats can succeed
 		return true
 	}
 	return false
 }
 
-// mayDecide refuses what is asked of a session that is not there any more.
+// mayDecide refuses commands to a session that does not exist, is closed, or is being deleted.
 func (v *View) mayDecide(cmd Command) error {
 	_, creates := cmd.(CreateSession)
 	switch s := v.session; {
@@ -54,7 +54,7 @@ func (v *View) mayDecide(cmd Command) error {
 		return ErrDeleting
 	case !s.DeletedAt.IsZero():
 		return ErrNoSession
-	case !s.ClosedAt.IsZero() && !outlives(cmd):
+	case !s.ClosedAt.IsZero() && !allowedWhenClosed(cmd):
 		return ErrClosed
 	}
 	return nil
@@ -74,7 +74,7 @@ func (c DeleteSession) needs(n *needs) { n.closeSession() }
 
 func (c DeleteSession) decide(d *decision) (Answer, error) {
 	s := d.session()
-	if c.IdleFor > 0 && (s.live() > 0 || d.env.Now.Sub(s.UpdatedAt) < c.IdleFor) {
+	if c.IdleFor > 0 && (s.liveRuns() > 0 || d.env.Now.Sub(s.UpdatedAt) < c.IdleFor) {
 		return nil, ErrInUse
 	}
 	runs := 0
@@ -82,13 +82,13 @@ func (c DeleteSession) decide(d *decision) (Answer, error) {
 		runs = d.closeSession("the session was deleted")
 	}
 	s.DeletedAt = d.env.Now
-	d.emitAside(d.view.task(s.Root), SessionChanged{Change: SessionDeleted})
+	d.emitOutsideRun(d.view.task(s.Root), SessionChanged{Change: SessionDeleted})
 	return Closed{Runs: runs}, nil
 }
 
 func (c ChangeSession) needs(n *needs) {
 	n.root()
-	n.allot(c.Budget)
+	n.setBudget(c.Budget)
 }
 
 func (c ChangeSession) decide(d *decision) (Answer, error) {
@@ -102,7 +102,7 @@ func (c ChangeSession) decide(d *decision) (Answer, error) {
 		if err := c.Budget.Check(); err != nil {
 			return nil, err
 		}
-		d.allot(*c.Budget)
+		d.setBudget(*c.Budget)
 	}
 	if c.Title != "" && c.Title != d.session().Title {
 		d.rename(c.Title)
@@ -113,22 +113,22 @@ func (c ChangeSession) decide(d *decision) (Answer, error) {
 func (d *decision) rename(title string) {
 	s := d.session()
 	s.Title = title
-	d.emitAside(d.view.task(s.Root), SessionChanged{Change: SessionRenamed, Title: title})
+	d.emitOutsideRun(d.view.task(s.Root), SessionChanged{Change: SessionRenamed, Title: title})
 }
 
-// closeSession ends all runs. Nobody is told of an end, since nobody can go on.
+// closeSession ends all runs, without news: no task can continue.
 func (d *decision) closeSession(detail string) int {
-	runs := d.bringDown(d.view.all(), ReasonAbandoned, detail)
+	runs := d.cancelRuns(d.view.all(), ReasonAbandoned, detail)
 	s := d.session()
 	s.ClosedAt = d.env.Now
-	d.emitAside(d.view.task(s.Root), SessionChanged{Change: SessionClosed})
+	d.emitOutsideRun(d.view.task(s.Root), SessionChanged{Change: SessionClosed})
 	return runs
 }
 
 func (n *needs) closeSession() {
-	if n.root() != nil && n.view.session.live() > 0 {
+	if n.root() != nil && n.view.session.liveRuns() > 0 {
 		n.below(TaskID{})
-		n.bringDown(n.view.all())
+		n.cancelRuns(n.view.all())
 	}
 }
 
@@ -140,8 +140,8 @@ func (n *needs) root() *Task {
 	return n.task(n.view.session.Root)
 }
 
-// all gives the tasks that the view holds, in no order: those of the whole session
-// once everything was asked for, since branches hang off nobody.
+// all gives all tasks that the view holds, in no order. After asking for the tasks below the zero
+// id, these are the tasks of the whole session; branches have no parent.
 func (v *View) all() []*Task {
 	var all []*Task
 	for _, t := range v.tasks {

@@ -5,31 +5,31 @@ import (
 	"time"
 )
 
-// Command is something asked of a session; its types are in the files named
-// after what they are about.
+// Command is a request to change a session. Its types are in the files named after what they are
+// about.
 type Command interface {
-	// needs asks for all rows that decide reads. A step of it asks for what the
-	// decision's step of the same name reads, and stands beside that.
+	// needs asks for all rows that decide reads. Each step of needs asks for what the decision's
+	// step of the same name reads, and stands next to that in the code.
 	needs(n *needs)
-	// decide checks everything, then changes the view. It returns an error only
-	// before the first change.
+	// decide checks everything, and then changes the view. It returns an error only before the
+	// first change.
 	decide(d *decision) (Answer, error)
 }
 
-// Answer is what a command gives back; each command says which type.
+// Answer is the result of a command. Each command documents its type.
 type Answer interface{ isAnswer() }
 
-// Env is all that a decision takes from outside.
+// Env is everything that a decision takes from outside.
 type Env struct {
 	Now     time.Time
 	NewID   func() [16]byte // a fresh UUIDv7
-	Replica string          // who decides
+	Replica string          // the replica that decides
 
-	Unmeasured bool // nobody is told of [Changes.Passed] and [Changes.Verdicts]: there are none
+	SkipMetrics bool // leave [Changes.Phases] and [Changes.SpawnOutcomes] empty
 }
 
-// Decide applies one command to a view that misses nothing for it. An error
-// leaves the view unchanged; it wraps one of the named errors.
+// Decide applies one command to a view that has all rows the command needs. An error wraps one of
+// the named errors, and leaves the view unchanged.
 func Decide(v *View, env Env, cmd Command) (Answer, error) {
 	if missing := v.Missing(cmd); !missing.Empty() {
 		return nil, fmt.Errorf("deciding %T: the view misses %+v", cmd, missing)
@@ -46,12 +46,12 @@ type decision struct {
 	view *View
 	env  Env
 
-	deaf map[TaskID]bool // who is not told of the ends of its background children
+	muted map[TaskID]bool // tasks that get no news of the ends of their background children
 }
 
 func (d *decision) session() *Session { return d.view.session }
 
-// task gives a task, or the refusal if there is none.
+// task gives a task, or the refusal if it does not exist.
 func (d *decision) task(id TaskID) (*Task, error) {
 	if t := d.view.task(id); t != nil {
 		return t, nil
@@ -69,7 +69,7 @@ func (d *decision) emit(t *Task, kind EventKind) {
 	d.view.changes.Events = append(d.view.changes.Events, e)
 }
 
-// append adds a message to a task's transcript; the caller has set what is said.
+// append adds a message to a task's transcript. The caller has set its content.
 func (d *decision) append(t *Task, m *Message) *Message {
 	if m.ID.IsZero() {
 		m.ID = MessageID(d.env.NewID())
@@ -86,7 +86,7 @@ func (d *decision) append(t *Task, m *Message) *Message {
 	s := d.session()
 	s.Usage = s.Usage.Add(m.Usage)
 	if m.Usage.Total() > 0 {
-		s.reckon(m.Usage)
+		s.updateEstimate(m.Usage)
 	}
 	d.view.touchTask(t)
 	d.view.changes.Messages = append(d.view.changes.Messages, m)

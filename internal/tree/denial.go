@@ -6,34 +6,34 @@ import (
 	"github.com/coppice-run/coppice/internal/excerpt"
 )
 
-// DenialCause is what denied a call.
+// DenialCause says why a call was denied.
 type DenialCause uint8
 
-// The causes. Their numbers are stored, and are those of the contract: only ever add.
+// The causes. Their numbers are stored, and are those of the API: never change or reuse one.
 const (
 	DenialUnspecified  DenialCause = iota
-	DeniedByPermission             // a rule or a mode
-	DeniedUnasked                  // it asks, and nobody was asked
-	DeniedByDecision               // somebody who was asked
-	DeniedByExpiry                 // nobody decided in time
+	DeniedByPermission             // by a rule or a mode
+	DeniedUnasked                  // it needs approval, and nobody can be asked
+	DeniedByDecision               // by the person who decided
+	DeniedByExpiry                 // not decided in time
 )
 
-// Denial says why a call was not allowed to run. The zero value says that it was.
+// Denial says why a call was not allowed to run. The zero value says that it was allowed.
 type Denial struct {
 	Cause    DenialCause
 	Tool     string
 	Argument string   // what the tool says that the call is about; cut if it is long
-	Rules    []string // what asked; none if the permissions deny it
-	Detail   string   // why, as the model reads it
+	Rules    []string // the rules that ask; none if the permissions deny it
+	Detail   string   // the reason, as the model reads it
 
-	ByDefinition bool // DeniedUnasked: the definition of the agent says so, not its session
+	ByDefinition bool // with DeniedUnasked: by the agent's definition, not by its session
 }
 
-// maxDeniedArgument bounds what is kept in an event of what a denied call is about, in bytes:
-// all of it is in the transcript.
+// maxDeniedArgument limits the argument of a denied call in an event, in bytes. The transcript has
+// all of it.
 const maxDeniedArgument = 1 << 10
 
-// refuse closes a call with an error as its result; if it was denied, the event says so.
+// refuse closes a call with an error as its result. If the call was denied, the event says so.
 func (d *decision) refuse(t *Task, call *Call, err error, denial Denial) {
 	call.Text, call.IsError = err.Error(), true
 	var named *Error
@@ -43,7 +43,7 @@ func (d *decision) refuse(t *Task, call *Call, err error, denial Denial) {
 	d.closeDenied(t, call, denial)
 }
 
-// closeDenied closes a call that has its result, which is a denial if that has a cause.
+// closeDenied closes a call that has its result. It was denied if the denial has a cause.
 func (d *decision) closeDenied(t *Task, call *Call, denial Denial) {
 	if denial.Cause == DenialUnspecified {
 		d.closeCall(t, call)
@@ -53,10 +53,10 @@ func (d *decision) closeDenied(t *Task, call *Call, denial Denial) {
 	denial.Tool = call.Tool
 	denial.Argument = excerpt.Short(denial.Argument, maxDeniedArgument)
 	denial.Detail = excerpt.Short(denial.Detail, maxErrorDetail)
-	d.closeAs(t, call, denial)
+	d.closeCallWith(t, call, denial)
 }
 
-// denialOf says whether a child is refused since the permissions don't allow it.
+// denialOf gives the denial if a child is refused by permissions; otherwise the zero value.
 func (c CallChild) denialOf(err error) Denial {
 	argument := c.AgentName
 	if c.Shell != nil {

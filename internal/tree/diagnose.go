@@ -2,8 +2,8 @@ package tree
 
 import "fmt"
 
-// Rows is everything that is stored of one session, as one snapshot shows it.
-type Rows struct {
+// SessionRows are all stored rows of a session that the rules are about, as of one moment.
+type SessionRows struct {
 	Session   Session
 	Tasks     []Task
 	OpenCalls []Call // those that are not closed
@@ -16,7 +16,7 @@ type Rows struct {
 	Approvals []Approval  // those that are open
 }
 
-// EventHead is what of an event the rules are about.
+// EventHead is the part of an event that the rules are about.
 type EventHead struct {
 	Seq             int64
 	Task            TaskID
@@ -43,9 +43,9 @@ type Violation struct {
 	Detail string
 }
 
-// Diagnose holds a session against the rules that every commit keeps. What it
-// finds is a defect, or damage from outside.
-func Diagnose(rows *Rows) []Violation {
+// Diagnose checks a session against the rules that every commit keeps. Each violation is a defect,
+// or damage from outside.
+func Diagnose(rows *SessionRows) []Violation {
 	e := &examination{rows: rows, tasks: map[TaskID]*Task{}}
 	for i := range rows.Tasks {
 		e.tasks[rows.Tasks[i].ID] = &rows.Tasks[i]
@@ -61,9 +61,9 @@ func Diagnose(rows *Rows) []Violation {
 	return e.found
 }
 
-// examination is a session being held against the rules.
+// examination checks one session.
 type examination struct {
-	rows  *Rows
+	rows  *SessionRows
 	tasks map[TaskID]*Task
 	found []Violation
 }
@@ -74,7 +74,7 @@ func (e *examination) must(ok bool, task TaskID, rule, format string, args ...an
 	}
 }
 
-// counts: what the session counts is what its tasks say.
+// counts: the session's counts match its tasks.
 func (e *examination) counts() {
 	s := &e.rows.Session
 	want := Session{}
@@ -89,14 +89,14 @@ func (e *examination) counts() {
 		"it counts %d pending, %d running, %d waiting, %d commands; they are %d, %d, %d, %d",
 		s.Pending, s.Running, s.Waiting, s.Shells, want.Pending, want.Running, want.Waiting, want.Shells)
 	e.must(s.Usage == want.Usage, TaskID{}, "the session's usage is the sum of its tasks'", "%+v, the sum is %+v", s.Usage, want.Usage)
-	e.must(s.ClosedAt.IsZero() || s.live() == 0, TaskID{}, "nothing runs in a closed session",
+	e.must(s.ClosedAt.IsZero() || s.liveRuns() == 0, TaskID{}, "nothing runs in a closed session",
 		"%d pending, %d running, %d waiting, %d commands", s.Pending, s.Running, s.Waiting, s.Shells)
 	e.must(s.DeletedAt.IsZero() || !s.ClosedAt.IsZero(), TaskID{}, "a session is closed before it is deleted", "it is open")
 	e.must(s.Running <= s.Limits.Running, TaskID{}, "caps hold", "%d tasks run, the cap is %d", s.Running, s.Limits.Running)
 	e.must(s.Total <= s.Limits.Total, TaskID{}, "caps hold", "%d tasks, the cap is %d", s.Total, s.Limits.Total)
 }
 
-// tree: there is one root, and every other task hangs off its parent.
+// tree: there is one root, and every other task except branches has its parent.
 func (e *examination) tree() {
 	children := map[TaskID]int{}
 	live := map[TaskID]int{}
@@ -128,8 +128,7 @@ func (e *examination) tree() {
 	}
 }
 
-// shells: a command runs once, in the worker that has asked for it, and has nothing
-// below it.
+// shells: a command runs once, in the worker that has asked for it, and has nothing below it.
 func (e *examination) shells() {
 	for i := range e.rows.Tasks {
 		t := &e.rows.Tasks[i]
@@ -147,7 +146,7 @@ func (e *examination) shells() {
 	}
 }
 
-// base: what a conversation goes on from is there, and older than what it says.
+// base: the message that a conversation continues from exists, and is older than the conversation.
 func (e *examination) base(t *Task) {
 	b := t.Base
 	e.must(b.Kind != BaseNone || b == Base{}, t.ID, "a conversation goes on from messages that are there", "it has none, and a base %+v", b)
@@ -160,12 +159,11 @@ func (e *examination) base(t *Task) {
 		e.must(t.NextOrdinal >= b.First(), t.ID, "a conversation goes on from messages that are there", "at message %d, its first is %d", t.NextOrdinal, b.First())
 	}
 	e.must(t.Compacted < t.NextOrdinal, t.ID, "a summary is a message", "message %d of %d", t.Compacted, t.NextOrdinal-1)
-	current := e.rows.Session.GoesOnWith()
+	current := e.rows.Session.CurrentTask()
 	e.must(t.ID != current || t.Parent.IsZero(), t.ID, "messages go to the root or to a branch", "it is a sub-agent")
 }
 
-// delivery: a pending run is offered, a running one is with a worker, and no
-// other is either.
+// delivery: a pending run is offered, a running run has an attempt, and no other run has either.
 func (e *examination) delivery() {
 	ready, held := map[TaskID]int64{}, map[TaskID]int64{}
 	for _, r := range e.rows.Ready {
@@ -185,7 +183,7 @@ func (e *examination) delivery() {
 	}
 }
 
-// calls: what waits waits for something that will come.
+// calls: whatever waits, waits for something that will happen.
 func (e *examination) calls() {
 	open, inbox := map[TaskID]int{}, map[TaskID]int{}
 	for i := range e.rows.OpenCalls {
@@ -214,8 +212,7 @@ func (e *examination) calls() {
 	}
 }
 
-// hooks: a stop is put off so many times and no more, and only a run that has
-// ended is called back for.
+// hooks: a stop is delayed only so many times, and only ended runs have callbacks.
 func (e *examination) hooks() {
 	for i := range e.rows.Tasks {
 		t := &e.rows.Tasks[i]
@@ -230,8 +227,8 @@ func (e *examination) hooks() {
 	}
 }
 
-// events: the log has no gap, each run starts once before all else and has one
-// result with nothing after it.
+// events: the log has no gap; each run has one start, before all its other events, and one result,
+// after all of them.
 func (e *examination) events() {
 	type life struct{ started, ended bool }
 	lives := map[ChildRun]life{}

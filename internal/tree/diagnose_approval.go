@@ -1,7 +1,7 @@
 package tree
 
-// approvals: every call that asks has one open approval and every open approval a
-// call that asks, both are counted, and a parked run has no call that may run.
+// approvals: every call that asks has one open approval and every open approval has such a call;
+// both are counted; and a parked run has no call that may run.
 func (e *examination) approvals() {
 	const rule = "a call that asks has an open approval"
 	open := map[ApprovalID]*Approval{}

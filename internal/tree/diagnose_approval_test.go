@@ -8,7 +8,7 @@ import (
 // TestDiagnoseFindsLostApprovals breaks the rows of a run that waits for an approval.
 func TestDiagnoseFindsLostApprovals(t *testing.T) {
 	t.Parallel()
-	session := func() *Rows {
+	session := func() *SessionRows {
 		db := newDatabase()
 		agent := &Agent{Name: "a", Mode: ModeBoth}
 		took := func(cmd Command) {
@@ -31,13 +31,15 @@ func TestDiagnoseFindsLostApprovals(t *testing.T) {
 	if found := Diagnose(session()); len(found) > 0 {
 		t.Fatalf("a sound session: %+v", found)
 	}
-	for name, damage := range map[string]func(*Rows){
-		"an approval lost":        func(r *Rows) { r.Approvals = nil },
-		"an approval of nobody":   func(r *Rows) { r.Approvals = append(r.Approvals, Approval{ID: ApprovalID{9}, State: ApprovalOpen}) },
-		"an approval of another":  func(r *Rows) { r.Approvals[0].Ref.Block++ },
-		"not counted by the task": func(r *Rows) { r.Tasks[0].Asking-- },
-		"counted by the session":  func(r *Rows) { r.Session.Asking++ },
-		"approved, and not woken": func(r *Rows) { r.OpenCalls[0].State = CallApproved },
+	for name, damage := range map[string]func(*SessionRows){
+		"an approval lost": func(r *SessionRows) { r.Approvals = nil },
+		"an approval of nobody": func(r *SessionRows) {
+			r.Approvals = append(r.Approvals, Approval{ID: ApprovalID{9}, State: ApprovalOpen})
+		},
+		"an approval of another":  func(r *SessionRows) { r.Approvals[0].Ref.Block++ },
+		"not counted by the task": func(r *SessionRows) { r.Tasks[0].Asking-- },
+		"counted by the session":  func(r *SessionRows) { r.Session.Asking++ },
+		"approved, and not woken": func(r *SessionRows) { r.OpenCalls[0].State = CallApproved },
 	} {
 		rows := session()
 		rows.Approvals = slices.Clone(rows.Approvals)

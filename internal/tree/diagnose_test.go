@@ -8,8 +8,8 @@ import (
 )
 
 // rows gives everything that is stored, as Diagnose wants it.
-func (db *database) rows() *Rows {
-	r := &Rows{
+func (db *database) rows() *SessionRows {
+	r := &SessionRows{
 		Session: *db.session, Tasks: slices.Collect(maps.Values(db.tasks)), Ready: slices.Collect(maps.Values(db.ready)),
 		Attempts: slices.Collect(maps.Values(db.attempts)), Inbox: slices.Collect(maps.Values(db.inbox)),
 		Runs: slices.Collect(maps.Values(db.runs)), Callbacks: slices.Collect(maps.Values(db.callbacks)),
@@ -31,12 +31,12 @@ func (db *database) rows() *Rows {
 }
 
 // offerInstead puts a ready row in the place of an attempt.
-func (r *Rows) offerInstead(id TaskID) {
+func (r *SessionRows) offerInstead(id TaskID) {
 	r.Attempts = slices.Delete(r.Attempts, attemptOf(r, id), attemptOf(r, id)+1)
 	r.Ready = append(r.Ready, Ready{Task: id, Epoch: 1})
 }
 
-func attemptOf(r *Rows, id TaskID) int {
+func attemptOf(r *SessionRows, id TaskID) int {
 	return slices.IndexFunc(r.Attempts, func(a Attempt) bool { return a.Task == id })
 }
 
@@ -44,7 +44,7 @@ func attemptOf(r *Rows, id TaskID) int {
 // there is a rule for; each has to be found.
 func TestDiagnoseFindsDamage(t *testing.T) {
 	t.Parallel()
-	session := func() *Rows {
+	session := func() *SessionRows {
 		db := newDatabase()
 		took := func(cmd Command) {
 			t.Helper()
@@ -85,61 +85,63 @@ func TestDiagnoseFindsDamage(t *testing.T) {
 	if found := Diagnose(session()); len(found) > 0 {
 		t.Fatalf("a sound session: %+v", found)
 	}
-	pick := func(rows *Rows, is func(*Task) bool) *Task {
+	pick := func(rows *SessionRows, is func(*Task) bool) *Task {
 		return &rows.Tasks[slices.IndexFunc(rows.Tasks, func(t Task) bool { return is(&t) })]
 	}
-	root := func(r *Rows) *Task { return pick(r, func(t *Task) bool { return t.Branch == BranchMain }) }
-	branch := func(r *Rows) *Task { return pick(r, func(t *Task) bool { return t.Branch == BranchHuman }) }
-	ended := func(r *Rows) *Task { return pick(r, func(t *Task) bool { return t.State == StateCompleted }) }
-	pending := func(r *Rows) *Task { return pick(r, func(t *Task) bool { return t.State == StatePending }) }
-	shell := func(r *Rows) *Task { return pick(r, func(t *Task) bool { return t.Kind == KindShell }) }
-	for name, damage := range map[string]func(*Rows){
-		"a command again": func(r *Rows) { shell(r).Epoch = 2; r.Attempts[attemptOf(r, shell(r).ID)].Epoch = 2 },
-		"a command offered": func(r *Rows) {
+	root := func(r *SessionRows) *Task { return pick(r, func(t *Task) bool { return t.Branch == BranchMain }) }
+	branch := func(r *SessionRows) *Task { return pick(r, func(t *Task) bool { return t.Branch == BranchHuman }) }
+	ended := func(r *SessionRows) *Task { return pick(r, func(t *Task) bool { return t.State == StateCompleted }) }
+	pending := func(r *SessionRows) *Task { return pick(r, func(t *Task) bool { return t.State == StatePending }) }
+	shell := func(r *SessionRows) *Task { return pick(r, func(t *Task) bool { return t.Kind == KindShell }) }
+	for name, damage := range map[string]func(*SessionRows){
+		"a command again": func(r *SessionRows) { shell(r).Epoch = 2; r.Attempts[attemptOf(r, shell(r).ID)].Epoch = 2 },
+		"a command offered": func(r *SessionRows) {
 			shell(r).State = StatePending
 			r.Session.Shells--
 			r.Session.Pending++
 			r.offerInstead(shell(r).ID)
 		},
-		"a command counted as run":  func(r *Rows) { r.Session.Shells--; r.Session.Running++ },
-		"a command spoken to":       func(r *Rows) { shell(r).Inbox = 1; r.Inbox = append(r.Inbox, InboxEntry{Task: shell(r).ID}) },
-		"a command that answers":    func(r *Rows) { shell(r).Answer = 1 },
-		"an agent that prints":      func(r *Rows) { root(r).Output = "x" },
-		"a release left over":       func(r *Rows) { root(r).Release = 2 },
-		"a task lost":               func(r *Rows) { r.Tasks = r.Tasks[1:] },
-		"a count wrong":             func(r *Rows) { r.Session.Waiting++ },
-		"usage counted twice":       func(r *Rows) { r.Session.Usage.Input *= 2 },
-		"a cap passed":              func(r *Rows) { r.Session.Limits.Total = 2 },
-		"two roots":                 func(r *Rows) { pending(r).Parent = TaskID{} },
-		"a branch below a task":     func(r *Rows) { branch(r).Parent = root(r).ID },
-		"a base lost":               func(r *Rows) { branch(r).Base = Base{} },
-		"a base that is not there":  func(r *Rows) { branch(r).Base.Message = 9 },
-		"a base of nobody":          func(r *Rows) { branch(r).Base.Task = TaskID{7} },
-		"a summary not there":       func(r *Rows) { root(r).Compacted = 9 },
-		"messages to a child":       func(r *Rows) { r.Session.Current = ended(r).ID },
-		"a depth wrong":             func(r *Rows) { pending(r).Depth = 3 },
-		"a child not counted":       func(r *Rows) { root(r).Children-- },
-		"half a model":              func(r *Rows) { pending(r).Pin.Provider = "" },
-		"background not counted":    func(r *Rows) { root(r).LiveBackground++ },
-		"never offered":             func(r *Rows) { r.Ready = r.Ready[1:] },
-		"offered twice":             func(r *Rows) { r.Ready = append(r.Ready, Ready{Task: ended(r).ID, Epoch: 2}) },
-		"offered under another":     func(r *Rows) { r.Ready[0].Epoch++ },
-		"an attempt of nobody":      func(r *Rows) { r.Attempts = append(r.Attempts, Attempt{Task: root(r).ID, Epoch: 1, At: time.Now()}) },
-		"a running one let go":      func(r *Rows) { pending(r).State = StateRunning },
-		"a call waits in vain":      func(r *Rows) { r.OpenCalls[0].Child.Task = ended(r).ID },
-		"a call lost":               func(r *Rows) { r.OpenCalls = nil },
-		"a message lost":            func(r *Rows) { r.Inbox = nil },
-		"a wake lost":               func(r *Rows) { root(r).OpenCalls, r.OpenCalls = 0, nil },
-		"an event lost":             func(r *Rows) { r.Events = slices.Delete(r.Events, 4, 5) },
-		"an event twice":            func(r *Rows) { r.Events = append(r.Events, r.Events[len(r.Events)-1]) },
-		"the last event lost":       func(r *Rows) { r.Events = r.Events[:len(r.Events)-1] },
-		"an outcome lost":           func(r *Rows) { r.Runs = nil },
-		"a run ended in silence":    func(r *Rows) { pending(r).Run++ },
-		"an event after the end":    func(r *Rows) { e := &r.Events[len(r.Events)-1]; e.Task, e.Run = ended(r).ID, 1 },
-		"a second start of a run":   func(r *Rows) { e := &r.Events[len(r.Events)-1]; e.Task, e.Run, e.Started = root(r).ID, 1, true },
-		"a stop put off for ever":   func(r *Rows) { ended(r).StopHooked = MaxStopHooks + 1 },
-		"a hook of the root":        func(r *Rows) { root(r).StartHooked = true },
-		"a callback before the end": func(r *Rows) { r.Callbacks = append(r.Callbacks, Callback{Task: pending(r).ID, Run: 1}) },
+		"a command counted as run": func(r *SessionRows) { r.Session.Shells--; r.Session.Running++ },
+		"a command spoken to":      func(r *SessionRows) { shell(r).Inbox = 1; r.Inbox = append(r.Inbox, InboxEntry{Task: shell(r).ID}) },
+		"a command that answers":   func(r *SessionRows) { shell(r).Answer = 1 },
+		"an agent that prints":     func(r *SessionRows) { root(r).Output = "x" },
+		"a release left over":      func(r *SessionRows) { root(r).Release = 2 },
+		"a task lost":              func(r *SessionRows) { r.Tasks = r.Tasks[1:] },
+		"a count wrong":            func(r *SessionRows) { r.Session.Waiting++ },
+		"usage counted twice":      func(r *SessionRows) { r.Session.Usage.Input *= 2 },
+		"a cap passed":             func(r *SessionRows) { r.Session.Limits.Total = 2 },
+		"two roots":                func(r *SessionRows) { pending(r).Parent = TaskID{} },
+		"a branch below a task":    func(r *SessionRows) { branch(r).Parent = root(r).ID },
+		"a base lost":              func(r *SessionRows) { branch(r).Base = Base{} },
+		"a base that is not there": func(r *SessionRows) { branch(r).Base.Message = 9 },
+		"a base of nobody":         func(r *SessionRows) { branch(r).Base.Task = TaskID{7} },
+		"a summary not there":      func(r *SessionRows) { root(r).Compacted = 9 },
+		"messages to a child":      func(r *SessionRows) { r.Session.Current = ended(r).ID },
+		"a depth wrong":            func(r *SessionRows) { pending(r).Depth = 3 },
+		"a child not counted":      func(r *SessionRows) { root(r).Children-- },
+		"half a model":             func(r *SessionRows) { pending(r).Pin.Provider = "" },
+		"background not counted":   func(r *SessionRows) { root(r).LiveBackground++ },
+		"never offered":            func(r *SessionRows) { r.Ready = r.Ready[1:] },
+		"offered twice":            func(r *SessionRows) { r.Ready = append(r.Ready, Ready{Task: ended(r).ID, Epoch: 2}) },
+		"offered under another":    func(r *SessionRows) { r.Ready[0].Epoch++ },
+		"an attempt of nobody": func(r *SessionRows) {
+			r.Attempts = append(r.Attempts, Attempt{Task: root(r).ID, Epoch: 1, At: time.Now()})
+		},
+		"a running one let go":      func(r *SessionRows) { pending(r).State = StateRunning },
+		"a call waits in vain":      func(r *SessionRows) { r.OpenCalls[0].Child.Task = ended(r).ID },
+		"a call lost":               func(r *SessionRows) { r.OpenCalls = nil },
+		"a message lost":            func(r *SessionRows) { r.Inbox = nil },
+		"a wake lost":               func(r *SessionRows) { root(r).OpenCalls, r.OpenCalls = 0, nil },
+		"an event lost":             func(r *SessionRows) { r.Events = slices.Delete(r.Events, 4, 5) },
+		"an event twice":            func(r *SessionRows) { r.Events = append(r.Events, r.Events[len(r.Events)-1]) },
+		"the last event lost":       func(r *SessionRows) { r.Events = r.Events[:len(r.Events)-1] },
+		"an outcome lost":           func(r *SessionRows) { r.Runs = nil },
+		"a run ended in silence":    func(r *SessionRows) { pending(r).Run++ },
+		"an event after the end":    func(r *SessionRows) { e := &r.Events[len(r.Events)-1]; e.Task, e.Run = ended(r).ID, 1 },
+		"a second start of a run":   func(r *SessionRows) { e := &r.Events[len(r.Events)-1]; e.Task, e.Run, e.Started = root(r).ID, 1, true },
+		"a stop put off for ever":   func(r *SessionRows) { ended(r).StopHooked = MaxStopHooks + 1 },
+		"a hook of the root":        func(r *SessionRows) { root(r).StartHooked = true },
+		"a callback before the end": func(r *SessionRows) { r.Callbacks = append(r.Callbacks, Callback{Task: pending(r).ID, Run: 1}) },
 	} {
 		rows := session()
 		damage(rows)

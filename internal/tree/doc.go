@@ -1,10 +1,10 @@
-// Package tree is the pure core: what a tree of agents is, and what each command
-// does to it. It does no I/O and reads no clock.
+// Package tree is the pure core: what a tree of agents is, and what each command does to it.
+// It does no I/O and reads no clock.
 //
-// A [Session] is one tree of tasks and the unit of consistency: its commands are
-// decided one after another. A [Task] is a node; what it does from a start to an
-// end is a run, and each delivery of a run to a worker is an attempt, fenced by
-// a [Token]. The task's row carries its current run:
+// A [Session] is one tree of tasks and the unit of consistency: its commands are decided one
+// after another. A [Task] is a node of the tree. A run is one stretch of its work, from a start
+// to an end. Each delivery of a run to a worker is an attempt, fenced by a [Token]. The task's
+// row holds its current run:
 //
 //	          ┌───────────── satisfied / redelivered ───────────┐
 //	          ▼                                                 │
@@ -14,73 +14,72 @@
 //	                      ▼
 //	   COMPLETED · FAILED(reason) · CANCELLED(reason)    then PENDING again: the next run
 //
-// A [Command] is decided by [Decide] on a [View], the part of a session that the
-// command touches: a command names what it reads, the store loads that, and
-// decide changes the view and says what has to be written. There is no second
-// place where a state changes; transition.go holds every move.
+// A [Command] is decided by [Decide] on a [View], the part of a session that the command
+// touches. The command names the rows that it reads, the store loads them, and decide changes
+// the view, which records what has to be written. All state transitions of a run are in
+// transition.go.
 //
-// A run's transcript moves from boundary to boundary: an assistant message opens
-// calls, each call is closed exactly once, and when the last one closes, in
-// whatever transaction that happens, the tool message is written and the
-// task's inbox is taken in. So "what comes next" never depends on who closed
-// the last call, and a run can go on from its transcript alone.
+// A run's transcript moves from boundary to boundary. An assistant message opens calls, and each
+// call is closed exactly once. When the last one closes, the same transaction writes the tool
+// message and takes in the task's inbox, whoever closed that call. So a run can continue from
+// its transcript alone.
 //
 // # Files
 //
-// The words:
+// Types:
 //
-//	task.go               Session, Task, and what of a task belongs to its run or attempt
+//	task.go               Session and Task, and the parts of a task that belong to its run or attempt
 //	kind.go               kinds, states and reasons; Agent
 //	message.go            Message, its blocks, Usage
-//	event.go              what watchers see
-//	id.go                 ids, a type for each thing
+//	event.go              events, as watchers see them
+//	id.go                 ids, one type for each kind of thing
 //	limits.go             the caps of a session
-//	errors.go             refusals, by name
-//	trace.go              where a run hangs in a trace
+//	errors.go             the named refusals
+//	trace.go              the place of a run in a trace; what is reported for metrics
 //
 // How a command is decided:
 //
 //	decide.go             Command and Decide
 //	view.go               the part of a session that commands read and change
-//	transition.go         every move of a run's state
-//	settle.go             who is told of the end of a run; boundaries
+//	transition.go         all state transitions of a run
+//	settle.go             what happens at the end of a run; boundaries
 //
 // Commands of clients:
 //
-//	session.go            a session is opened; a message is sent
-//	history.go            the conversation that a session begins with
-//	spawn.go              children, for clients and for calls of a model
+//	session.go            opens a session; sends a message
+//	history.go            the imported conversation that a session begins with
+//	spawn.go              starts children, for clients and for calls of a model
 //	spawn_refused.go      which children are refused
-//	inbox.go              what waits for a task is taken away
-//	background.go         who waits for a task goes on
-//	cancel.go             a task and all below it end
-//	branch.go             a person goes on from a message; forks
-//	close.go              a session ends, and is deleted
+//	inbox.go              clears the inbox of a task; interrupts a run
+//	background.go         moves a run to the background
+//	cancel.go             ends a task and all tasks below it
+//	branch.go             branches, and the bases of forks
+//	close.go              closes, deletes and changes a session
 //	workspace.go          names of workspaces
 //
 // Commands of workers:
 //
-//	attempt.go            a run is claimed, and gone on with; whose request counts
-//	turn.go               answers and results are stored
-//	end.go                a run is parked, given back, or ends
+//	attempt.go            claims and reattaches; checks the order of requests
+//	turn.go               stores answers and results
+//	end.go                parks, ends and redelivers runs; timers
 //	join.go               races between children
 //	shell.go              commands in the background
-//	compact.go            a summary stands for what is older
-//	hook.go               what hooks have said
+//	compact.go            stores a summary of older messages
+//	hook.go               stores the results of hooks
 //
-// What runs may do, and may take:
+// Permissions and budgets:
 //
-//	authority.go          what a run may do, from all above it
-//	approval.go           a call asks, and is answered
-//	denial.go             a call is denied
-//	granted.go            what is granted for a session lets go on what asks the same
+//	authority.go          what a run may do, by the authority of all tasks above it
+//	approval.go           approvals: a call asks, a person decides
+//	denial.go             denied calls
+//	granted.go            a grant for the session also decides other open approvals
 //	budget.go             what a session may use
 //
-// What is told of runs, and whether all is well:
+// Results, and checks:
 //
 //	outcome.go            how a run has ended, as its parent's model sees it
-//	output.go             what there is to read of a task
-//	callback.go           who wants to be called at its end
+//	output.go             the readable output of a task
+//	callback.go           HTTP callbacks at the end of runs
 //	diagnose.go           the rules that every stored session keeps
-//	diagnose_approval.go  those of approvals
+//	diagnose_approval.go  the rules of approvals
 package tree

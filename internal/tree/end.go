@@ -7,55 +7,56 @@ import (
 	"github.com/coppice-run/coppice/internal/excerpt"
 )
 
-// Park gives a run's worker back until its open calls are closed, or until the session's
-// budget has enough left for one more call. Answer: [ParkedRun], or [Stored] with a boundary
-// if there is nothing to wait for.
+// Park gives a run back until its open calls are closed, or until the session's budget has enough
+// left for another call. Answer: [ParkedRun], or [Stored] with a boundary if there is nothing to
+// wait for.
 type Park struct{ From }
 
 // ParkedRun says that the run is parked.
 type ParkedRun struct{}
 
-// End ends a run with the model's answer, or with a failure. A run that has answered, and
-// could not take in what has come since because the budget is spent, completes with that
-// answer, and what it leaves is its detail. Answer: [Ended]; [Stored] with a boundary if there is news that the run has to take
-// in first; [ParkedRun] if it has to wait for its background children.
+// End ends a run with the model's answer, or with a failure. There is a special case: a run that
+// has answered, and could not take in later messages because the budget is spent, completes with
+// that answer, and Left becomes its detail.
+//
+// Answer: [Ended]; [Stored] with a boundary if the run has to take in its inbox first; [ParkedRun]
+// if it has to wait for its background children.
 type End struct {
 	From
 	Answer *Message // nil: the run failed
 	Reason Reason
 	Detail string
-	Left   string // what the run leaves behind where it has worked, which its result says
+	Left   string // what the run leaves behind in its workspace, for its result
 }
 
 // Ended says that the run has ended.
 type Ended struct{ State State }
 
-// Redeliver takes a run from a worker that was lost and offers it again, unless
-// its agent wants it to fail then; a run that has lost too many workers in a row
-// fails as poisoned. Answer: [Done].
+// Redeliver takes a run from a lost worker and offers it again. If its agent does not allow that,
+// the run fails. A run that has lost too many workers in a row fails as poisoned. Answer: [Done].
 type Redeliver struct {
 	Task   TaskID
 	Epoch  int64
-	Attach int  // the stream that broke; 0: whichever has the attempt
-	Blame  bool // the worker, not the orchestrator, was lost
+	Attach int  // the stream that broke; 0: any
+	Blame  bool // the worker was lost, not the orchestrator
 }
 
-// Expire is for a timer that is due: a waiting call is closed with what its task
-// has said so far, and a run whose time is up fails. Answer: [Done]. It is not an
-// error if the timer has nothing to say any more.
+// Expire handles a timer that is due: a waiting call is closed with what its task has said so far,
+// and a run whose time is up fails. It is not an error if the timer no longer applies. Answer:
+// [Done].
 type Expire struct {
 	Task TaskID
 	Ref  CallRef
-	Due  time.Time // when it was; zero: whichever timer there is
+	Due  time.Time // the timer's due time; zero: any timer
 }
 
-// stale reports whether what is waited for has another timer by now, since it began after the
-// one that is due, or is due after it.
+// stale reports whether the timer that is due is not the current one: what it was for started after
+// that, or is due later.
 func (c Expire) stale(began, due time.Time) bool {
 	return !c.Due.IsZero() && (c.Due.Before(due) || !c.Due.After(began))
 }
 
-// Done says that a command of the orchestrator's own was carried out.
+// Done is the answer of commands without a result.
 type Done struct{}
 
 // MaxStrikes is how many workers in a row a run may lose without progress.
@@ -73,12 +74,12 @@ func (c Park) decide(d *decision) (Answer, error) {
 		return nil, err
 	}
 	if t.OpenCalls == 0 {
-		d.took(t, c.From)
-		if d.session().short(t) {
-			d.makeWay(t)
+		d.recordRequest(t, c.From)
+		if d.session().mustYield(t) {
+			d.yieldForBudget(t)
 			return ParkedRun{}, nil
 		}
-		return d.goOn(t), nil
+		return d.atBoundary(t), nil
 	}
 	approved := false
 	for _, call := range d.view.openCalls(t) {
@@ -90,7 +91,7 @@ func (c Park) decide(d *decision) (Answer, error) {
 			return nil, ErrNotWaiting.With("block %d", call.Ref.Block)
 		}
 	}
-	d.took(t, c.From)
+	d.recordRequest(t, c.From)
 	d.park(t, ParkedOn{Kind: WaitCalls, Total: t.OpenCalls})
 	if approved { // while the worker did something else
 		d.wake(t)
@@ -109,7 +110,7 @@ func (c End) decide(d *decision) (Answer, error) {
 		return nil, ErrCallsOpen
 	}
 	if c.Answer == nil {
-		d.took(t, c.From)
+		d.recordRequest(t, c.From)
 		if c.Reason == ReasonBudgetExhausted && t.answered() {
 			return d.complete(t, excerpt.Tail(c.Left, maxDetail)), nil
 		}
@@ -123,27 +124,27 @@ func (c End) decide(d *decision) (Answer, error) {
 	if err := d.mayAnswer(t, c.Answer); err != nil {
 		return nil, err
 	}
-	d.took(t, c.From)
+	d.recordRequest(t, c.From)
 	m := d.appendAnswer(t, *c.Answer)
-	// A run that may ask no more could do nothing with news: its answer stands, and what is
-	// in the inbox waits for somebody to resume it.
-	goesOn := t.Depth > 0 && d.mayAsk(t)
+	// A run that may not call its model again cannot use news: its answer stands, and its inbox
+	// waits until the task is resumed.
+	goesOn := t.Depth > 0 && d.mayCallModel(t)
 	switch {
 	case goesOn && t.Inbox > 0:
 		d.takeInbox(t)
-		stored := d.goOn(t)
+		stored := d.atBoundary(t)
 		stored.Ordinal = m.Ordinal
 		return stored, nil
 	case goesOn && t.LiveBackground > 0:
 		d.park(t, ParkedOn{Kind: WaitBackground, Total: t.LiveBackground})
 		return ParkedRun{}, nil
 	}
-	m.Tell(c.Left, d.session().Limits.PartBytes)
+	m.AppendLine(c.Left, d.session().Limits.PartBytes)
 	return d.complete(t, ""), nil
 }
 
-// complete ends a run with what it has answered, which is its last message; left is what that
-// does not say of what the run leaves.
+// complete ends a run with its last message as the answer; left is what the run leaves behind that
+// the answer does not say.
 func (d *decision) complete(t *Task, left string) Ended {
 	t.Answer = t.LastAnswer
 	d.finish(t, StateCompleted, ReasonUnspecified, left)
@@ -169,7 +170,8 @@ func (c Redeliver) needs(n *needs) {
 	n.finish(t)
 }
 
-// failure gives the reason why losing its worker ends the run, if it does.
+// failure gives the reason with which the run fails if it has lost its worker; false if it
+// continues.
 func (c Redeliver) failure(t *Task) (Reason, bool) {
 	switch {
 	case t == nil || t.State != StateRunning:
@@ -223,7 +225,7 @@ func (c Expire) needs(n *needs) {
 	case call.State == CallAsking:
 		n.approval(call.Approval)
 	case call.State == CallWaiting && !call.Child.Task.IsZero():
-		if child := n.task(call.Child.Task); child != nil && child.called(call) && n.view.session.Limits.NoBackground {
+		if child := n.task(call.Child.Task); child != nil && child.isAwaitedBy(call) && n.view.session.Limits.NoBackground {
 			n.cancel(child.ID)
 		}
 	}
@@ -236,18 +238,18 @@ func (c Expire) decide(d *decision) (Answer, error) {
 	}
 	if c.ofRun() {
 		set(&d.view.changes.Timers, CallKey{c.Task, c.Ref}, nil)
-		d.runOut(t, c.Ref)
+		d.runTimedOut(t, c.Ref)
 		return Done{}, nil
 	}
 	call := d.view.call(c.Task, c.Ref)
 	switch {
 	case call != nil && call.State == CallAsking:
 		if a := d.view.approval(call.Approval); !c.stale(a.AskedAt, a.Due) {
-			d.lapse(t, call)
+			d.expireApproval(t, call)
 		}
 	case call != nil && call.State == CallWaiting:
-		if child := d.view.task(call.Child.Task); !child.called(call) || !c.stale(child.AcceptedAt, time.Time{}) {
-			d.joinOver(t, call)
+		if child := d.view.task(call.Child.Task); !child.isAwaitedBy(call) || !c.stale(child.AcceptedAt, time.Time{}) {
+			d.joinTimedOut(t, call)
 		}
 	default:
 		set(&d.view.changes.Timers, CallKey{c.Task, c.Ref}, nil)
@@ -255,18 +257,17 @@ func (c Expire) decide(d *decision) (Answer, error) {
 	return Done{}, nil
 }
 
-// ofRun reports whether the timer is a run's, not a call's.
+// ofRun reports whether the timer belongs to a run, not to a call.
 func (c Expire) ofRun() bool { return c.Ref.Message == 0 }
 
-// runOut ends a run whose time is up; a timer that was left behind by an earlier
-// attempt or run means nothing.
-func (d *decision) runOut(t *Task, timer CallRef) {
+// runTimedOut ends a run whose time is up. A timer of an earlier attempt or run is ignored.
+func (d *decision) runTimedOut(t *Task, timer CallRef) {
 	var due time.Time
 	var reason Reason
 	var detail string
 	switch {
 	case timer == timeoutRef && t.State == StateRunning && t.Timeout > 0:
-		due = t.timeUp(t.ClaimedAt)
+		due = t.timeoutDue(t.ClaimedAt)
 		reason, detail = ReasonTimeout, fmt.Sprintf("the run was at work for %s", t.Timeout)
 	case timer == deadlineRef && t.State.Active() && !t.Deadline.IsZero():
 		due = t.Deadline

@@ -8,25 +8,25 @@ import (
 	"github.com/coppice-run/coppice/internal/excerpt"
 )
 
-// Code is what a caller can act on. wire/status.go maps codes to gRPC.
+// Code is the class of an error that a caller can act on. wire/status.go maps codes to gRPC.
 type Code uint8
 
 // The codes.
 const (
 	CodeInternal     Code = iota // a defect; never returned for a caller's mistake
-	CodeNotFound                 // what was named does not exist
+	CodeNotFound                 // something named does not exist
 	CodeInvalid                  // the request can never succeed
-	CodePrecondition             // not in this state
-	CodeExhausted                // over a bound
-	CodeConflict                 // the key was used for something else
-	CodeStale                    // the token is not the current one
+	CodePrecondition             // not possible in this state
+	CodeExhausted                // over a limit
+	CodeConflict                 // the key was used for another request
+	CodeStale                    // not the current token
 	CodeOutOfRange               // beyond the end
 	CodeUnavailable              // try again later
 	CodeDenied                   // the permissions do not allow it
 )
 
-// Error is a refusal: nothing was changed. Compare with errors.Is against the
-// named errors below; With adds detail and stays equal.
+// Error is a refusal: nothing was changed. Compare it with the named errors below by errors.Is;
+// With adds a detail and keeps it equal.
 type Error struct {
 	Code   Code
 	name   string
@@ -40,8 +40,7 @@ func (e *Error) Error() string {
 	return e.name + ": " + e.detail
 }
 
-// Reason is the name of the error as programs know it: NO_SUCH_SESSION. It stays the
-// same for ever.
+// Reason is the name of the error for programs, such as NO_SUCH_SESSION. It never changes.
 func (e *Error) Reason() string {
 	words := strings.FieldsFunc(strings.ToUpper(e.name), func(r rune) bool {
 		return (r < 'A' || r > 'Z') && (r < '0' || r > '9')
@@ -49,22 +48,21 @@ func (e *Error) Reason() string {
 	return strings.Join(words, "_")
 }
 
-// Is makes a detailed error equal to its named one.
+// Is makes an error with a detail equal to its named error.
 func (e *Error) Is(target error) bool {
 	t, ok := target.(*Error)
 	return ok && t.name == e.name
 }
 
-// maxErrorDetail bounds the detail of an error in bytes: it may quote what somebody
-// has sent.
+// maxErrorDetail limits the detail of an error, in bytes, which may quote a request.
 const maxErrorDetail = 500
 
-// With gives the same error with detail, of which it keeps the start if it is long.
+// With returns the same error with a detail. Only the start of a long detail is kept.
 func (e *Error) With(format string, args ...any) *Error {
 	return &Error{Code: e.Code, name: e.name, detail: excerpt.Short(fmt.Sprintf(format, args...), maxErrorDetail)}
 }
 
-// CodeOf gives the code of the named error in err's chain, or CodeInternal.
+// CodeOf returns the code of the named error in err's chain, or CodeInternal.
 func CodeOf(err error) Code {
 	var e *Error
 	if errors.As(err, &e) {

@@ -2,8 +2,8 @@ package tree
 
 import "time"
 
-// Event is an entry of a session's log: what watchers see. Events refer to
-// messages, they do not repeat them.
+// Event is an entry of a session's log, as watchers see it. Events refer to messages and do not
+// repeat them.
 type Event struct {
 	Seq  int64
 	Time time.Time
@@ -12,7 +12,7 @@ type Event struct {
 	Kind EventKind
 }
 
-// EventKind says what happened; it is one of the types below.
+// EventKind is what happened: one of the types below.
 type EventKind interface{ isEvent() }
 
 // The kinds of events.
@@ -31,12 +31,12 @@ type (
 		Call        CallRef
 		Base        Base // of a fork
 	}
-	// Dispatched says that a worker took the run.
+	// Dispatched says that a worker has claimed the run.
 	Dispatched struct {
 		Epoch  int64
 		Worker string
 	}
-	// MessageAppended says that the transcript grew.
+	// MessageAppended says that the transcript has a new message.
 	MessageAppended struct {
 		Message MessageID
 		Ordinal int
@@ -53,14 +53,14 @@ type (
 		Child   ChildRun
 		Denial  Denial // zero: it was not denied
 	}
-	// Parked says that the run gave its worker back.
+	// Parked says that the run has given its worker back.
 	Parked struct{ On ParkedOn }
 	// Readied says that the run waits for a worker again.
 	Readied struct {
 		Cause ReadyCause
 		Epoch int64
 	}
-	// Progressed is news from a running run.
+	// Progressed reports the activity of a running run.
 	Progressed struct {
 		Activity string
 		ToolUses int
@@ -76,25 +76,23 @@ type (
 		Usage    Usage
 		ToolUses int
 	}
-	// Backgrounded says that nobody's call waits for the run any more.
+	// Backgrounded says that no call waits for the run any more.
 	Backgrounded struct{}
-	// BranchOpened says that a conversation hangs off another's message; it has had
-	// no turn yet. It is of no run.
+	// BranchOpened says that a branch was made, which has no run yet. It belongs to no run.
 	BranchOpened struct {
 		Base        Base
-		Head        MessageID // of the inherited messages the last; zero if there are none
+		Head        MessageID // the last inherited message; zero if there are none
 		Agent       string
 		Description string
 	}
-	// BranchSelected says that the task's conversation is the current one. It is of
-	// no run.
+	// BranchSelected says that the task is the current one. It belongs to no run.
 	BranchSelected struct{}
-	// Imported says that a task begins with messages of another place. It is of no run.
+	// Imported says that a task begins with imported messages. It belongs to no run.
 	Imported struct {
 		Messages int
 		Head     MessageID // the last one
 	}
-	// HookRan says what came of a hook.
+	// HookRan is the result of a hook.
 	HookRan struct {
 		Event    HookEvent
 		Name     string
@@ -104,8 +102,8 @@ type (
 		ExitCode int
 		Message  string
 	}
-	// CallbackEnded says that the callback of a run was answered, or is given up. It
-	// comes after the run's result and is of no run. Or it is that of an approval of the run.
+	// CallbackEnded says that a callback was answered or given up: that of the end of a run, or
+	// that of an approval. It comes after the run's result and belongs to no run.
 	CallbackEnded struct {
 		Run       int
 		Approval  ApprovalID `json:",omitzero"` // zero: it is that of the run's end
@@ -120,20 +118,17 @@ type (
 		Message MessageID
 		Waiting int // with this one
 	}
-	// InboxTaken says that what waits for the task goes into its transcript.
+	// InboxTaken says that the inbox is moved to the transcript.
 	InboxTaken struct{ Messages, News int }
-	// InboxCleared says that some of what waited for the task was taken away. It
-	// belongs to no run.
+	// InboxCleared says that entries of the inbox were removed. It belongs to no run.
 	InboxCleared struct {
 		Messages int
 		News     []ChildRun
 		Left     int
 	}
-	// InboxEmpty says that nothing waits for the task any more. It belongs to no
-	// run.
+	// InboxEmpty says that the inbox is empty. It belongs to no run.
 	InboxEmpty struct{}
-	// SessionChanged says what became of the session; its task is the root. It
-	// belongs to no run.
+	// SessionChanged says how the session has changed; its task is the root. It belongs to no run.
 	SessionChanged struct {
 		Change SessionChange
 		Title  string
@@ -153,8 +148,7 @@ type (
 		Rules    []string
 		Due      time.Time
 	}
-	// ApprovalDecision says that an approval was decided, or withdrawn since its
-	// run ended.
+	// ApprovalDecision says that an approval was decided, or withdrawn because its run ended.
 	ApprovalDecision struct {
 		Approval   ApprovalID
 		Ref        CallRef
@@ -162,23 +156,23 @@ type (
 		ForSession bool
 		Message    string
 	}
-	// ApprovalLapsed says that nobody decided on an approval in time.
+	// ApprovalLapsed says that an approval was not decided in time.
 	ApprovalLapsed struct {
 		Approval ApprovalID
 		Ref      CallRef
 	}
 )
 
-// OpenedCall is a call in an assistant message.
+// OpenedCall is a call of an assistant message.
 type OpenedCall struct {
 	Block int
 	Tool  string
 }
 
-// SessionChange says what became of a session.
+// SessionChange is a kind of change of a session.
 type SessionChange uint8
 
-// What can become of a session.
+// The changes of a session.
 const (
 	SessionUnchanged SessionChange = iota
 	SessionRenamed
@@ -190,12 +184,12 @@ const (
 // ReadyCause says why a run waits for a worker again.
 type ReadyCause uint8
 
-// Why a run waits for a worker again.
+// The causes.
 const (
 	ReadyUnspecified ReadyCause = iota
-	ReadySatisfied              // what it waited for has come
+	ReadySatisfied              // what it waited for has arrived
 	ReadyRedelivered            // its worker was lost
-	ReadyMadeWay                // the session's budget has no call left for it beside those of others
+	ReadyMadeWay                // the session's budget does not cover another call while others run
 )
 
 func (SessionOpened) isEvent()   {}

@@ -7,15 +7,15 @@ import (
 	"github.com/coppice-run/coppice/internal/policy"
 )
 
-// othersAsking asks for all that waits for a decision beside one call of a task: only once more
-// asks than the task itself does, all tasks have to be looked through.
+// othersAsking asks for all other open approvals of the session. All tasks have to be read only if
+// more approvals are open than the task's own.
 func (n *needs) othersAsking(t *Task) {
 	s := n.view.session
 	if t == nil || s == nil || s.Asking < 2 {
 		return
 	}
 	n.openCalls(t)
-	n.asking(t)
+	n.openApprovals(t)
 	if s.Asking == t.Asking {
 		return
 	}
@@ -23,12 +23,12 @@ func (n *needs) othersAsking(t *Task) {
 	for _, t := range n.view.all() {
 		if t.Asking > 0 {
 			n.openCalls(t)
-			n.asking(t)
+			n.openApprovals(t)
 		}
 	}
 }
 
-// allowGranted allows for the session what is open and would be granted if it asked now.
+// allowGranted allows, for the session, the open approvals that its grants now cover.
 func (d *decision) allowGranted(message string) {
 	var granted []*Approval
 	for _, t := range d.view.all() {
@@ -45,14 +45,14 @@ func (d *decision) allowGranted(message string) {
 	for _, a := range granted {
 		t, call := d.view.task(a.Task), d.view.call(a.Task, a.Ref)
 		a.ForSession, a.Message = true, message
-		d.close(t, a, ApprovalAllowed)
+		d.closeApproval(t, a, ApprovalAllowed)
 		d.emit(t, decidedEvent(a))
-		d.approve(t, call)
+		d.approveCall(t, call)
 	}
 }
 
-// grantedBy reports whether all that asks has been granted. Of an approval that names as many
-// rules as it can, more may ask.
+// grantedBy reports whether all rules that ask have been granted. An approval that names the
+// maximum number of rules may have more rules that ask.
 func (a *Approval) grantedBy(grants []string) bool {
 	return len(a.Rules) < maxRules && policy.Verdict{Decision: policy.Ask, Rules: a.Rules}.Granted(grants)
 }

@@ -5,11 +5,11 @@ import (
 	"fmt"
 )
 
-// MaxHistory bounds the messages that a session can begin with.
+// MaxHistory limits the messages that a session can begin with.
 const MaxHistory = 20_000
 
-// checkHistory refuses messages that can't be the transcript of a root: it begins
-// with a user message, and the results of calls are the tool message after them.
+// checkHistory refuses messages that cannot be a root's transcript: it begins with a user message,
+// and the results of calls are in the tool message after them.
 func (l Limits) checkHistory(history []Message) error {
 	if len(history) > MaxHistory {
 		return ErrTooLarge.With("a history has %d messages, the bound is %d", len(history), MaxHistory)
@@ -44,7 +44,7 @@ func (l Limits) checkHistory(history []Message) error {
 	return nil
 }
 
-// inHistory says which message of a history is refused.
+// inHistory adds to an error which message of a history it is about.
 func inHistory(n int, err error) error {
 	var refusal *Error
 	if errors.As(err, &refusal) {
@@ -53,8 +53,8 @@ func inHistory(n int, err error) error {
 	return fmt.Errorf("message %d of the history: %w", n, err)
 }
 
-// resultsOf gives the results in a message of the calls before it: one of each,
-// in their order.
+// resultsOf gives the results in a message: exactly one for each call of the message before it, in
+// the same order.
 func (m *Message) resultsOf(asked *Message) ([]ToolResult, error) {
 	var results []ToolResult
 	for _, b := range m.Blocks {
@@ -78,9 +78,9 @@ func (m *Message) resultsOf(asked *Message) ([]ToolResult, error) {
 	return results, nil
 }
 
-// begin gives a root that has no message yet the messages of another place. They
-// are of no run, and nothing is counted for them: it was paid for elsewhere.
-func (d *decision) begin(t *Task, history []Message) {
+// importHistory gives a root without messages the imported ones. They belong to no run, and their
+// usage is not counted: it was paid for elsewhere.
+func (d *decision) importHistory(t *Task, history []Message) {
 	for i := range history {
 		m := history[i]
 		if m.ID.IsZero() {
@@ -96,7 +96,7 @@ func (d *decision) begin(t *Task, history []Message) {
 		case m.Role == RoleAssistant:
 			t.LastAnswer = m.Ordinal
 		case m.Role == RoleTool:
-			d.closedBefore(t, &history[i-1], &m)
+			d.importCalls(t, &history[i-1], &m)
 			m.Blocks = nil // it is made of the calls when it is read
 		case m.UpTo > 0:
 			t.Compacted = m.Ordinal
@@ -104,11 +104,11 @@ func (d *decision) begin(t *Task, history []Message) {
 		d.view.changes.Messages = append(d.view.changes.Messages, &m)
 	}
 	d.view.touchTask(t)
-	d.emitAside(t, Imported{Messages: len(history), Head: t.Head})
+	d.emitOutsideRun(t, Imported{Messages: len(history), Head: t.Head})
 }
 
-// closedBefore adds the calls of an imported message, which have their results.
-func (d *decision) closedBefore(t *Task, asked, answered *Message) {
+// importCalls adds the closed calls of an imported message.
+func (d *decision) importCalls(t *Task, asked, answered *Message) {
 	for _, b := range answered.Blocks {
 		r, ok := b.(ToolResult)
 		if !ok {

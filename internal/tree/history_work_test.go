@@ -57,7 +57,7 @@ func (h *history) turn(f From) Command {
 	if h.db.session.spent() != "" && h.often(80) {
 		return End{From: f, Reason: ReasonBudgetExhausted}
 	}
-	if h.db.session.short(&t) && h.often(50) {
+	if h.db.session.mustYield(&t) && h.often(50) {
 		return h.parks(f)
 	}
 	return pick(h,

@@ -7,19 +7,18 @@ import (
 	"github.com/coppice-run/coppice/internal/excerpt"
 )
 
-// StartHooks stores what the hooks on the start of a sub-agent's run have come
-// to, once a run and before its first model call. What the hooks said that passed
-// is a message of the transcript from then on. Answer: [Stored].
+// StartHooks stores the results of the hooks on the start of a sub-agent's run, once per run and
+// before its first model call. The output of passed hooks becomes a message of the transcript.
+// Answer: [Stored].
 type StartHooks struct {
 	From
 	Ran []HookRun
 }
 
-// StopHooks is End for an answer that hooks have looked at. If one of them wants
-// the sub-agent to go on, the answer is stored, and what the hook said after it:
-// then the answer is [Stored] with a boundary. A run goes on that way no more than
-// [MaxStopHooks] times, and not when its model calls are used up; then, and if no
-// hook objects, it ends, and the answer is that of [End].
+// StopHooks is End for an answer that hooks have checked. If a hook wants the sub-agent to
+// continue, the answer and the hook's output are stored, and the answer is [Stored] with a
+// boundary. A run continues that way at most [MaxStopHooks] times, and not when its model calls are
+// used up. Otherwise the run ends, and the answer is that of [End].
 type StopHooks struct {
 	From
 	Answer *Message
@@ -27,22 +26,22 @@ type StopHooks struct {
 	Left   string
 }
 
-// HookRun is one run of a hook, as a worker tells of it.
+// HookRun is one run of a hook, as reported by a worker.
 type HookRun struct {
 	Event    HookEvent
 	Name     string
-	Matcher  string // the glob of agents that it is for
+	Matcher  string // the glob of agents that it applies to
 	Outcome  HookOutcome
-	Millis   int64  // how long it took
-	Output   string // for the model: what a start hook gives it, or why a stop hook objects
-	Message  string // for people: what went wrong, or the gist of the output
-	ExitCode int    // of a command that ended by itself
+	Millis   int64  // duration
+	Output   string // for the model: the context of a start hook, or the objection of a stop hook
+	Message  string // for people: the error, or a summary of the output
+	ExitCode int    // of a command that exited by itself
 }
 
-// HookEvent is what a hook hangs on.
+// HookEvent is the event that a hook runs on.
 type HookEvent uint8
 
-// What hooks hang on.
+// The events of hooks.
 const (
 	HookEventUnspecified HookEvent = iota
 	SubagentStart
@@ -59,18 +58,18 @@ func (e HookEvent) String() string {
 	return "unspecified"
 }
 
-// HookOutcome says what came of a hook.
+// HookOutcome is the result of a hook.
 type HookOutcome uint8
 
-// What can come of a hook. Only HookBlocked changes what the run does.
+// The results of hooks. Only HookBlocked changes what the run does.
 const (
 	HookOutcomeUnspecified HookOutcome = iota
-	HookPassed                         // it has nothing against it
-	HookBlocked                        // the sub-agent goes on
-	HookOverruled                      // it wanted the sub-agent to go on, which has gone on often enough
-	HookFailed                         // an exit code, a signal, an HTTP status, an answer that is none
+	HookPassed                         // it does not object
+	HookBlocked                        // the sub-agent continues
+	HookOverruled                      // it wanted the sub-agent to continue, which has done so often enough
+	HookFailed                         // an exit code, a signal, an HTTP status, or an invalid answer
 	HookTimedOut                       // it took too long and was stopped
-	HookMissing                        // there is no such program, or nobody listens there
+	HookMissing                        // the program does not exist, or the connection was refused
 	HookForbidden                      // it comes with the definition, and the worker runs no such hooks
 )
 
@@ -94,13 +93,13 @@ func (o HookOutcome) String() string {
 	return "unspecified"
 }
 
-// Bounds of hooks.
+// Limits of hooks.
 const (
-	// MaxStopHooks is how often the hooks on its stop may make one run go on.
+	// MaxStopHooks is how often stop hooks may make one run continue.
 	MaxStopHooks = 5
-	// MaxHooks is how many hooks may hang on one event of a run.
+	// MaxHooks is how many hooks may run on one event of a run.
 	MaxHooks = 50
-	// maxHookMessage bounds what an event says of a hook, in bytes.
+	// maxHookMessage limits the message of a hook in an event, in bytes.
 	maxHookMessage = 1 << 10
 )
 
@@ -116,15 +115,15 @@ func (c StartHooks) decide(d *decision) (Answer, error) {
 	case t.StartHooked || t.Iterations > 0:
 		return nil, ErrHooksRan
 	}
-	if err := d.mayTellOfHooks(t, SubagentStart, c.Ran); err != nil {
+	if err := d.checkHookRuns(t, SubagentStart, c.Ran); err != nil {
 		return nil, err
 	}
-	d.took(t, c.From)
+	d.recordRequest(t, c.From)
 	t.StartHooked = true
-	d.tellOfHooks(t, c.Ran)
+	d.emitHookRuns(t, c.Ran)
 	d.appendOutputs(t, c.Ran, HookPassed, "Context from the hook %q:\n%s")
-	d.hear(t)
-	return d.goOn(t), nil
+	d.takeInboxForModel(t)
+	return d.atBoundary(t), nil
 }
 
 func (c StopHooks) needs(n *needs) { n.complete(n.task(c.From.Task)) }
@@ -142,33 +141,33 @@ func (c StopHooks) decide(d *decision) (Answer, error) {
 	if err := d.mayAnswer(t, c.Answer); err != nil {
 		return nil, err
 	}
-	if err := d.mayTellOfHooks(t, SubagentStop, c.Ran); err != nil {
+	if err := d.checkHookRuns(t, SubagentStop, c.Ran); err != nil {
 		return nil, err
 	}
 	ran := slices.Clone(c.Ran)
 	blocked := slices.ContainsFunc(ran, func(r HookRun) bool { return r.Outcome == HookBlocked })
-	if !blocked || t.StopHooked >= MaxStopHooks || t.Iterations+1 >= t.MaxIterations || d.spends(c.Answer) {
+	if !blocked || t.StopHooked >= MaxStopHooks || t.Iterations+1 >= t.MaxIterations || d.wouldSpendBudget(c.Answer) {
 		for i := range ran {
 			if ran[i].Outcome == HookBlocked {
 				ran[i].Outcome = HookOverruled
 			}
 		}
-		d.tellOfHooks(t, ran)
+		d.emitHookRuns(t, ran)
 		return End{From: c.From, Answer: c.Answer, Left: c.Left}.decide(d)
 	}
-	d.took(t, c.From)
+	d.recordRequest(t, c.From)
 	t.StopHooked++
-	d.tellOfHooks(t, ran)
+	d.emitHookRuns(t, ran)
 	m := d.appendAnswer(t, *c.Answer)
 	d.appendOutputs(t, ran, HookBlocked, "The hook %q does not let you end yet:\n%s")
 	d.takeInbox(t)
-	stored := d.goOn(t)
+	stored := d.atBoundary(t)
 	stored.Ordinal = m.Ordinal
 	return stored, nil
 }
 
-// mayTellOfHooks refuses what no worker tells of hooks.
-func (d *decision) mayTellOfHooks(t *Task, event HookEvent, ran []HookRun) error {
+// checkHookRuns refuses results of hooks that no worker reports.
+func (d *decision) checkHookRuns(t *Task, event HookEvent, ran []HookRun) error {
 	switch {
 	case t.Depth == 0:
 		return ErrBadInput.With("hooks hang on sub-agents, and the task is the root")
@@ -199,8 +198,8 @@ func (d *decision) mayTellOfHooks(t *Task, event HookEvent, ran []HookRun) error
 	return nil
 }
 
-// tellOfHooks makes an event of each run of a hook.
-func (d *decision) tellOfHooks(t *Task, ran []HookRun) {
+// emitHookRuns emits an event for each run of a hook.
+func (d *decision) emitHookRuns(t *Task, ran []HookRun) {
 	for _, r := range ran {
 		message := excerpt.Tail(r.Message, maxHookMessage)
 		d.emit(t, HookRan{
@@ -210,8 +209,8 @@ func (d *decision) tellOfHooks(t *Task, ran []HookRun) {
 	}
 }
 
-// appendOutputs adds what hooks with an outcome have said for the model as one
-// user message, a block each.
+// appendOutputs adds the outputs of hooks with an outcome as one user message for the model, one
+// block per hook.
 func (d *decision) appendOutputs(t *Task, ran []HookRun, outcome HookOutcome, form string) {
 	var blocks []Block
 	for _, r := range ran {

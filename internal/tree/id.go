@@ -7,8 +7,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// ID is a UUID that remembers what it names: the ids of sessions, tasks and
-// messages are different types, so one can't be passed for another.
+// ID is a UUID with the type of what it names: the ids of sessions, tasks and messages are
+// different types, so they cannot be mixed up.
 type ID[Of any] uuid.UUID
 
 type (

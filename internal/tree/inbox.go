@@ -1,17 +1,17 @@
 package tree
 
-// ClearInbox takes away what waits for a task: the messages of users, and news of
-// children only if that is asked for. Answer: [Cleared].
+// ClearInbox removes what waits for a task: the messages of users, and with News also news of
+// children. Answer: [Cleared].
 type ClearInbox struct {
 	Task TaskID // zero: the current branch
-	News bool   // also news of children
+	News bool   // also remove news of children
 }
 
-// Cleared says what was taken away, and how much still waits.
+// Cleared says what was removed, and how many entries still wait.
 type Cleared struct {
 	Task     TaskID
 	Messages int
-	News     []ChildRun // nobody will hear of these ends
+	News     []ChildRun // ends that will not be reported
 	Left     int
 }
 
@@ -28,7 +28,7 @@ func (c ClearInbox) decide(d *decision) (Answer, error) {
 	}
 	cleared := Cleared{Task: t.ID}
 	var left []*InboxEntry
-	woken := t.answered() && t.State != StateWaiting // it needs something to go on with
+	woken := t.answered() && t.State != StateWaiting // it needs one entry to continue with
 	for i, e := range d.view.inbox[t.ID] {
 		isNews := e.News != ChildRun{}
 		switch {
@@ -49,17 +49,18 @@ func (c ClearInbox) decide(d *decision) (Answer, error) {
 	set(&d.view.inbox, t.ID, left)
 	t.Inbox = len(left)
 	d.view.touchTask(t)
-	d.emitAside(t, InboxCleared{Messages: cleared.Messages, News: cleared.News, Left: cleared.Left})
+	d.emitOutsideRun(t, InboxCleared{Messages: cleared.Messages, News: cleared.News, Left: cleared.Left})
 	if t.Inbox == 0 {
-		d.emitAside(t, InboxEmpty{})
+		d.emitOutsideRun(t, InboxEmpty{})
 	}
 	return cleared, nil
 }
 
-// interrupt brings a run to its boundary as far as that needs nobody else: the
-// children that it waits for go on in the background, and what it waits to read is
-// closed with what there is, and commands under way go on in the background. A model
-// call and other tools are not thrown away; with the last of them the boundary is there. It gives the number of children.
+// interrupt brings a run to its boundary as far as that depends on its children and commands.
+// Children that it waits for move to the background. Calls that wait for output are closed with the
+// output so far. Running commands move to the background. A model call and other tools are not
+// aborted; the boundary is reached when the last of them is done. It returns the number of children
+// that were moved.
 func (d *decision) interrupt(t *Task) int {
 	moved := 0
 	if !t.State.Active() || t.OpenCalls == 0 {
@@ -69,17 +70,17 @@ func (d *decision) interrupt(t *Task) int {
 		if c.State != CallWaiting || c.Child.Task.IsZero() {
 			continue
 		}
-		moves := d.view.task(c.Child.Task).called(c)
+		moves := d.view.task(c.Child.Task).isAwaitedBy(c)
 		if moves && d.session().Limits.NoBackground {
 			continue
 		}
-		d.letGo(t, c)
+		d.releaseCall(t, c)
 		if moves {
 			moved++
 		}
 	}
 	if !d.session().Limits.NoBackground {
-		d.release(t)
+		d.releaseCommands(t)
 	}
 	return moved
 }
@@ -97,7 +98,7 @@ func (n *needs) interrupt(t *Task) {
 	}
 }
 
-// called reports whether a call waits for the task as the child that it asked for.
-func (t *Task) called(c *Call) bool {
+// isAwaitedBy reports whether a call waits for the task as the child that it asked for.
+func (t *Task) isAwaitedBy(c *Call) bool {
 	return t.Caller == c.Task && t.Call == c.Ref && !t.Background && c.Child == ChildRun{t.ID, t.Run}
 }

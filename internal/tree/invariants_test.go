@@ -198,7 +198,7 @@ func (c *checker) attempt(t *Task) {
 	c.must(!isReady || ready.Epoch == t.Epoch, "task %s is at epoch %d, ready under %d", t.ID, t.Epoch, ready.Epoch)
 	c.must(!isAttempt || attempt.Epoch == t.Epoch && attempt.Attach == t.Attach && attempt.Replica == t.Replica && attempt.Worker == t.Worker,
 		"task %s and its attempt differ", t.ID)
-	c.must(isAttempt || t.Hold == Hold{}, "task %s is %s and keeps its attempt", t.ID, t.State)
+	c.must(isAttempt || t.CurrentAttempt == CurrentAttempt{}, "task %s is %s and keeps its attempt", t.ID, t.State)
 	c.must(t.Strikes < MaxStrikes || t.Reason == ReasonPoisoned, "task %s has %d strikes", t.ID, t.Strikes)
 	c.must(t.State == StateWaiting || !t.answered() || t.Inbox > 0, "task %s has answered, and goes on with nothing", t.ID)
 	c.must(t.Iterations <= t.MaxIterations, "task %s made %d model calls, its cap is %d", t.ID, t.Iterations, t.MaxIterations)
@@ -384,7 +384,7 @@ func (c *checker) leftovers() {
 		}
 		row := WaitRow{Target: call.Child, Task: key.Task, Ref: key.Ref}
 		child := c.tasks[call.Child.Task]
-		c.must(call.State == CallWaiting && (c.waits[row] > 0 || child.called(&call)), "timer %v is left over", key)
+		c.must(call.State == CallWaiting && (c.waits[row] > 0 || child.isAwaitedBy(&call)), "timer %v is left over", key)
 	}
 	for id, t := range c.tasks {
 		_, timeout := c.timers[CallKey{id, timeoutRef}]

@@ -2,31 +2,31 @@ package tree
 
 import "time"
 
-// Join says what the ends of the other children that one message asked for mean for a child.
-// If it is not [JoinAll] the child is in a race with those of which the same can be said, and
-// it is how many of them have to complete before the child is cancelled. In a call that waits
-// it is how many still have to.
+// Join says what the ends of the other children of one message mean for a child. If it is not
+// [JoinAll], the child is in a race with the other children in that message with such a policy: it
+// is cancelled when so many of them have completed. In a waiting call it is how many still have to
+// complete.
 type Join uint8
 
-// The policies. Between them are quorums.
+// The policies. Values between JoinAny and JoinMax are quorums.
 const (
-	JoinAll Join = 0 // they mean nothing: each call waits for its own child
-	JoinAny Join = 1 // the first that completes wins
+	JoinAll Join = 0 // no meaning: each call waits for its own child
+	JoinAny Join = 1 // the first child that completes wins
 	JoinMax Join = 250
 )
 
-// maxJoin bounds how long a call may wait for its child.
+// maxJoin limits how long a call may wait for its child.
 const maxJoin = 7 * 24 * time.Hour
 
-// wonBy tells the race that a call was in, if there is one, that its child has completed: the
-// children of other calls in it for which enough have are cancelled.
-func (d *decision) wonBy(t *Task, won *Call) {
+// settleRace is called when the child of a call has completed. It cancels the children of the other
+// calls in its race for which enough have completed.
+func (d *decision) settleRace(t *Task, won *Call) {
 	if won.Join == JoinAll || won.IsError || t.OpenCalls == 0 {
 		return
 	}
 	for _, c := range d.view.calls[t.ID] {
 		if c != nil && c.Child == won.Child && c.Ref.Message == won.Ref.Message && c.Ref != won.Ref && c.State == CallClosed {
-			return // another call has waited for the same child, and has told of it
+			return // another call has waited for the same child, and has counted it
 		}
 	}
 	for _, c := range d.view.openCalls(t) {
@@ -38,17 +38,16 @@ func (d *decision) wonBy(t *Task, won *Call) {
 			d.view.touchCall(c)
 			continue
 		}
-		if child := d.view.task(c.Child.Task); child.called(c) {
+		if child := d.view.task(c.Child.Task); child.isAwaitedBy(c) {
 			d.cancel(child, ReasonCancelledByParent, "enough others of its group were first")
 			continue
 		}
-		d.letGo(t, c)
+		d.releaseCall(t, c)
 	}
 }
 
-// wonBy asks for what ends with the calls of the race for which this was the last that had
-// to complete.
-func (n *needs) wonBy(id TaskID, ref CallRef) {
+// settleRace asks for everything that ends with the calls whose races this call decides.
+func (n *needs) settleRace(id TaskID, ref CallRef) {
 	won := n.view.calls[id][ref]
 	t := n.view.tasks[id]
 	if won == nil || t == nil || won.Join == JoinAll {
@@ -63,27 +62,27 @@ func (n *needs) wonBy(id TaskID, ref CallRef) {
 	}
 }
 
-// complete asks for what is read when a run ends with an answer: the children that
-// have lost against it end with it.
+// complete asks for what is read when a run ends with an answer, including the children that have
+// lost a race against it.
 func (n *needs) complete(t *Task) {
 	n.finish(t)
 	if t == nil {
 		return
 	}
 	if !t.Background && !t.Caller.IsZero() {
-		n.wonBy(t.Caller, t.Call)
+		n.settleRace(t.Caller, t.Call)
 	}
 	for _, row := range n.view.watchers[ChildRun{t.ID, t.Run}] {
-		n.wonBy(row.Task, row.Ref)
+		n.settleRace(row.Task, row.Ref)
 	}
 }
 
-// joinOver acts when a call has waited as long as it may: its child goes on in the
-// background, or ends where there is no such thing.
-func (d *decision) joinOver(t *Task, c *Call) {
-	if child := d.view.task(c.Child.Task); child.called(c) && d.session().Limits.NoBackground {
+// joinTimedOut is called when a call has waited as long as it may. Its child moves to the
+// background, or is cancelled where background work is switched off.
+func (d *decision) joinTimedOut(t *Task, c *Call) {
+	if child := d.view.task(c.Child.Task); child.isAwaitedBy(c) && d.session().Limits.NoBackground {
 		d.cancel(child, ReasonCancelledByParent, "the join's deadline passed, and background work is switched off")
 		return
 	}
-	d.letGo(t, c)
+	d.releaseCall(t, c)
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/coppice-run/coppice/internal/policy"
 )
 
-// Kind says what kind of thing a task runs.
+// Kind is what a task runs.
 type Kind uint8
 
 // The kinds of tasks.
@@ -16,7 +16,7 @@ const (
 	KindShell            // a command
 )
 
-// Branch says how a task's conversation hangs off another's.
+// Branch is how a task's conversation relates to another one.
 type Branch uint8
 
 // The branches.
@@ -24,10 +24,10 @@ const (
 	BranchUnspecified Branch = iota
 	BranchMain               // the root's
 	BranchSubagent           // a spawned child's
-	BranchHuman              // one that a person goes on with from a message of another
+	BranchHuman              // a person continues from a message of another task
 )
 
-// Mode says where an agent may be used.
+// Mode is where an agent may be used.
 type Mode uint8
 
 // The modes of agents.
@@ -44,8 +44,8 @@ func (m Mode) MayBeRoot() bool { return m == ModePrimary || m == ModeBoth }
 // MayBeSpawned reports whether such an agent can be a child.
 func (m Mode) MayBeSpawned() bool { return m == ModeSubagent || m == ModeBoth }
 
-// Agent is what the core needs to know of a definition: the version that a task
-// pins, and the limits that come with it.
+// Agent is what the core needs of an agent's definition: the version that a task pins, and its
+// limits.
 type Agent struct {
 	Name          string
 	Version       string
@@ -54,22 +54,22 @@ type Agent struct {
 	MaxIterations int // 0: the default for the depth
 
 	Timeout         time.Duration // of a run while it is RUNNING; 0: none
-	FailOnInterrupt bool          // a run whose worker is lost fails instead of going on
-	ForkContext     bool          // when spawned it sees its parent's conversation
-	OnComplete      string        // the URL to call when a run has ended; empty: none
-	Worktree        bool          // as a sub-agent it works in a git worktree of its own
+	FailOnInterrupt bool          // a run whose worker is lost fails
+	ForkContext     bool          // a spawned child sees its parent's conversation
+	OnComplete      string        // URL to call when a run has ended; empty: none
+	Worktree        bool          // a sub-agent works in its own git worktree
 
-	Permissions policy.Pinned // what its definition says of what it may do
+	Permissions policy.Pinned // the permissions of its definition
 }
 
-// ModelPin is the model that a task runs with, as the name that was asked for was
-// resolved when the task was made. Zero: nobody named one, and the worker chooses.
+// ModelPin is the model that a task runs with, resolved when the task was made. Zero: no model was
+// named, and the worker chooses.
 type ModelPin struct {
 	Provider string
-	Name     string // what the provider calls it
+	Name     string // the provider's name for it
 }
 
-// InheritModel is the name that stands for the parent's model.
+// InheritModel stands for the parent's model.
 const InheritModel = "inherit"
 
 // IsZero reports whether nothing is pinned.
@@ -99,7 +99,7 @@ func (s State) Active() bool { return s >= StatePending && s <= StateWaiting }
 // Reason says why a run failed or was cancelled.
 type Reason uint8
 
-// The reasons. Their numbers are stored: only ever add.
+// The reasons. Their numbers are stored: never change or reuse one.
 const (
 	ReasonUnspecified Reason = iota
 	ReasonToolError

@@ -8,28 +8,28 @@ import (
 	"time"
 )
 
-// Limits are the caps of a session, fixed when it is opened. The running cap
-// queues; all others refuse.
+// Limits are the caps of a session, fixed when it is opened. Runs over the Running cap wait; all
+// other caps refuse.
 type Limits struct {
 	Depth          int // how far below the root a task may be
-	Width          int // children a task may ever have
+	Width          int // children that a task may have in its lifetime
 	Total          int // tasks of a session
-	Running        int // tasks of a session that are with workers at once
+	Running        int // tasks of a session that may be with workers at once
 	RootIterations int // model calls of a root's run
 	SubIterations  int // model calls of a sub-agent's run
-	PartBytes      int // the text of one message part
+	PartBytes      int // size of one message part
 	Inbox          int // messages that may wait for one task
-	InboxBytes     int // the text of all messages that wait for one task, if there are several; 0: no cap
+	InboxBytes     int // size of all messages that wait for one task, if there are several; 0: no cap
 	Queue          int // tasks of a session that may wait for a worker; 0: no cap
 
-	RunTimeout   time.Duration // how long a run may be RUNNING in all, where neither its agent nor who starts it says; 0: for ever
-	Approval     time.Duration // how long an approval may be open; 0: for ever
-	Escalate     bool          // sub-agents ask, where their definitions don't say
-	OutputBytes  int           // what is shown of an output; 0: DefaultOutputBytes
-	NoBackground bool          // nothing that an agent asks for runs in the background
+	RunTimeout   time.Duration // how long a run may be RUNNING in total, unless its agent or its request says otherwise; 0: no limit
+	Approval     time.Duration // how long an approval may be open; 0: no limit
+	Escalate     bool          // sub-agents may ask for approval, unless their definitions say otherwise
+	OutputBytes  int           // how much of an output is shown; 0: DefaultOutputBytes
+	NoBackground bool          // agents cannot start anything in the background
 }
 
-// DefaultLimits are the caps of a session when nothing else is configured.
+// DefaultLimits are the caps of a session if nothing else is configured.
 func DefaultLimits() Limits {
 	return Limits{
 		Depth:          4,
@@ -48,7 +48,7 @@ func DefaultLimits() Limits {
 	}
 }
 
-// Validate reports a cap that makes no sense.
+// Validate refuses an invalid cap.
 func (l Limits) Validate() error {
 	for _, c := range []struct {
 		name string
@@ -72,7 +72,7 @@ func (l Limits) Validate() error {
 	return nil
 }
 
-// iterations is the allowance of a run of such an agent at this depth.
+// iterations is the limit of model calls of a run of an agent at a depth.
 func (l Limits) iterations(a Agent, depth int) int {
 	switch {
 	case a.MaxIterations > 0:
@@ -84,10 +84,10 @@ func (l Limits) iterations(a Agent, depth int) int {
 	}
 }
 
-// timeout is how long a run of such an agent may be RUNNING in all; 0: for ever.
+// timeout is how long a run of an agent may be RUNNING in total; 0: no limit.
 func (l Limits) timeout(a Agent) time.Duration { return cmp.Or(a.Timeout, l.RunTimeout) }
 
-// checkPart refuses text that is over the bound of a message part.
+// checkPart refuses text that is too large for a message part.
 func (l Limits) checkPart(what, text string) error { return l.checkSize(what, len(text)) }
 
 func (l Limits) checkSize(what string, size int) error {
@@ -97,8 +97,8 @@ func (l Limits) checkSize(what string, size int) error {
 	return nil
 }
 
-// checkName refuses a name that is too long to be one, or that holds NUL, which
-// nobody can show and not every database takes.
+// checkName refuses a name that is too long, or that has a NUL character, which cannot be displayed
+// and which not every database accepts.
 func checkName(what, name string) error {
 	if len(name) > maxName {
 		return ErrTooLarge.With("%s has %d bytes, the bound is %d", what, len(name), maxName)
@@ -109,10 +109,10 @@ func checkName(what, name string) error {
 	return nil
 }
 
-// MaxBlocks bounds the parts of one message, and with them its calls.
+// MaxBlocks limits the parts of one message, and so its calls.
 const MaxBlocks = 2000
 
-// checkAnswer refuses what no provider answers.
+// checkAnswer refuses a message that cannot be a provider's answer.
 func (l Limits) checkAnswer(m *Message) error {
 	u := m.Usage
 	if min(u.Input, u.Output, u.CacheRead, u.CacheWrite, u.Cost, u.Priced) < 0 {
@@ -139,7 +139,7 @@ func (l Limits) checkBlocks(blocks []Block) error {
 	return nil
 }
 
-// TextBytes is how much text blocks have.
+// TextBytes is the size of blocks in bytes.
 func TextBytes(blocks []Block) (size int) {
 	for _, b := range blocks {
 		size += textBytes(b)
@@ -147,7 +147,7 @@ func TextBytes(blocks []Block) (size int) {
 	return size
 }
 
-// textBytes is how much text a block has.
+// textBytes is the size of a block in bytes.
 func textBytes(b Block) int {
 	switch b := b.(type) {
 	case Text:
@@ -164,9 +164,9 @@ func textBytes(b Block) int {
 	return 0
 }
 
-// mayWait refuses a message for which there is no room in a task's inbox. The first
-// one always finds room. News takes none: there is as much as children have ended.
-func (d *decision) mayWait(t *Task, blocks []Block) error {
+// checkInboxRoom refuses a message for which a task's inbox has no room. The first message always
+// fits. News does not count: there is one entry per ended child.
+func (d *decision) checkInboxRoom(t *Task, blocks []Block) error {
 	limits := d.session().Limits
 	messages, size := 0, TextBytes(blocks)
 	for _, e := range d.view.inbox[t.ID] {

@@ -6,19 +6,18 @@ import (
 	"time"
 )
 
-// Role says who speaks in a message.
+// Role is the author of a message.
 type Role uint8
 
 // The roles of a message.
 const (
 	RoleUnspecified Role = iota
-	// RoleUser is a person, or the parent that gave the task, or news of a
-	// background child.
+	// RoleUser is a person, the parent that gave the task, or news of a background child.
 	RoleUser
 	// RoleAssistant is the model.
 	RoleAssistant
-	// RoleTool carries the results of the calls of the assistant message before
-	// it, one block a call, in the order of the calls.
+	// RoleTool carries the results of the calls of the assistant message before it: one block per
+	// call, in the order of the calls.
 	RoleTool
 )
 
@@ -32,19 +31,18 @@ type Message struct {
 	Role    Role
 	Blocks  []Block
 
-	// News is set on a user message that tells a parent of a background child's
-	// end; the text is made from the child's outcome when the message is read.
+	// News is set on a user message that reports the end of a background child. Its text is made
+	// from the child's outcome when the message is read.
 	News ChildRun
 
-	// UpTo is set on a user message that sums up what came before: a model sees it
-	// in the place of all messages up to this ordinal.
+	// UpTo is set on a summary: a model sees it in place of all messages up to this ordinal.
 	UpTo int
 
-	// Source says who outside the run was on behalf of when it was added; empty: nobody, or
-	// a release that did not say it has added it.
+	// Source is the external source that the run acted for when the message was added; empty: none,
+	// or the message is of a release that did not record it.
 	Source string
 
-	// Of assistant messages; of a summary, of the answer that it is made of.
+	// Of assistant messages. In a summary, of the model's answer that it was made from.
 	Model string
 	Usage Usage
 	Stop  StopReason
@@ -59,27 +57,27 @@ type Block interface{ isBlock() }
 // Text is plain text or Markdown.
 type Text struct{ Text string }
 
-// Blank reports whether a text has no visible character. No model is shown such text, and a
-// conversation of nothing else is one that providers refuse.
+// Blank reports whether a text has no visible character. Such text is not shown to a model, and
+// providers refuse a conversation of nothing else.
 func Blank(text string) bool { return strings.TrimSpace(text) == "" }
 
-// Thinking is a model's reasoning. Signature is the provider's seal on it; it
-// goes back to the provider unchanged and means nothing to anyone else.
+// Thinking is a model's reasoning. Signature is the provider's; it is sent back unchanged and means
+// nothing to anyone else.
 type Thinking struct {
 	Text      string
 	Signature string
 }
 
-// ToolUse opens a tool call. The call's identity is (task, message, index of
-// this block); ProviderID is what the provider called it, which may repeat.
+// ToolUse opens a tool call. The identity of the call is (task, message, index of this block).
+// ProviderID is the provider's id, which may repeat.
 type ToolUse struct {
 	ProviderID string
 	Name       string
 	Input      json.RawMessage
 }
 
-// ToolResult closes the call that block number Block of the assistant message
-// before it has opened.
+// ToolResult is the result of the call that block number Block of the previous assistant message
+// has opened.
 type ToolResult struct {
 	Block      int
 	ProviderID string
@@ -87,8 +85,8 @@ type ToolResult struct {
 	IsError    bool
 }
 
-// Attachment is an image or a document. Models that can look at it are shown it; others
-// read that there is one.
+// Attachment is an image or a document. Models that cannot read it get a text that says there is
+// one.
 type Attachment struct {
 	Kind      AttachmentKind
 	MediaType string
@@ -113,8 +111,8 @@ func (Thinking) isBlock()   {}
 func (ToolUse) isBlock()    {}
 func (ToolResult) isBlock() {}
 
-// says reports whether the message has text that somebody could read.
-func (m *Message) says() bool {
+// hasText reports whether the message has visible text.
+func (m *Message) hasText() bool {
 	for _, b := range m.Blocks {
 		if text, ok := b.(Text); ok && strings.TrimSpace(text.Text) != "" {
 			return true
@@ -123,7 +121,7 @@ func (m *Message) says() bool {
 	return false
 }
 
-// Text gives the text blocks of the message, one after another.
+// Text joins the text blocks of the message.
 func (m *Message) Text() string {
 	var text string
 	for _, b := range m.Blocks {
@@ -143,18 +141,18 @@ type StopReason uint8
 // Why a model stopped.
 const (
 	StopUnspecified StopReason = iota
-	StopEndTurn                // it had no more to say
+	StopEndTurn                // its answer was complete
 	StopToolUse                // it waits for the results of its calls
-	StopMaxTokens              // it was cut at the limit of its output
+	StopMaxTokens              // it reached the limit of its output
 	StopRefusal                // it declined
 )
 
-// Usage counts tokens as providers bill them. Input excludes what was read from
-// or written to the provider's cache.
+// Usage counts tokens as providers bill them. Input excludes what was read from or written to the
+// provider's cache.
 //
-// Cost is an estimate in millionths of a US dollar of what Priced of the tokens have
-// cost; of the others nobody knows a price. It is made when they are recorded, once
-// and for all, so a sum of usages has the sum of their costs.
+// Cost is an estimate, in millionths of a US dollar, of the cost of Priced of the tokens; the
+// prices of the others are unknown. It is made once, when the tokens are recorded, so a sum of
+// usages has the sum of their costs.
 type Usage struct {
 	Input      int64
 	Output     int64
@@ -165,7 +163,7 @@ type Usage struct {
 	Priced int64
 }
 
-// Add gives the sum of two usages.
+// Add returns the sum of two usages.
 func (u Usage) Add(v Usage) Usage {
 	return Usage{
 		Input:      u.Input + v.Input,
@@ -180,8 +178,8 @@ func (u Usage) Add(v Usage) Usage {
 // Total is the sum of all kinds of tokens.
 func (u Usage) Total() int64 { return u.Input + u.Output + u.CacheRead + u.CacheWrite }
 
-// Tell adds a line at the end of what the message says, if parts of so many bytes have room for it.
-func (m *Message) Tell(line string, partBytes int) {
+// AppendLine adds a line at the end of the message's text, if it fits into parts of partBytes.
+func (m *Message) AppendLine(line string, partBytes int) {
 	if line == "" {
 		return
 	}

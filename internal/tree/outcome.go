@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// Bounds of what is said about a run beside its transcript, in bytes. Longer
-// details and activities are cut; longer names are refused.
+// Limits of texts about a run, in bytes. Longer details and activities are cut; longer names are
+// refused.
 const (
 	maxDetail   = 4 << 10
 	maxActivity = 1 << 10
@@ -16,13 +16,13 @@ const (
 // Outcome is how a child's run ended, as its parent's model sees it.
 type Outcome struct {
 	Run     Run
-	Answer  string // what Run says with the text of its answer; empty if there is none
-	Words   string // the last words of an unfinished run; empty: its model has said none
+	Answer  string // the result with the text of the answer; empty if there is none
+	Words   string // the last words of an unfinished run; empty: there are none
 	Session SessionID
 	Limit   int // how much of the answer is shown; 0: DefaultOutputBytes
 }
 
-// outcomeText is what a model reads of an outcome.
+// outcomeText is the outcome as a model reads it.
 type outcomeText struct {
 	TaskID     TaskID       `json:"task_id"`
 	Status     string       `json:"status"`
@@ -48,21 +48,21 @@ type outcomeUsage struct {
 	CacheWrite int64 `json:"cache_write_tokens,omitempty"`
 }
 
-// Heard takes in the text of the message that the run names as its answer.
-func (o *Outcome) Heard(text string) {
+// SetAnswerText takes in the text of the message that the run names as its answer.
+func (o *Outcome) SetAnswerText(text string) {
 	if o.Run.Unfinished() {
 		o.Words = text
 		return
 	}
-	o.Answer = o.Run.Says(text)
+	o.Answer = o.Run.ResultText(text)
 }
 
-// Text is the bounded summary that becomes a call's result: the same bytes each
-// time, since an outcome never changes.
+// Text is the bounded summary that becomes a call's result. It is the same bytes each time, because
+// an outcome never changes.
 func (o Outcome) Text() string { return o.text().encode() }
 
-// News is the same as a message that comes by itself: it says what it is about, and
-// where the rest is.
+// News is the outcome as a message of its own. It also says which task it is about, and where the
+// rest is.
 func (o Outcome) News(t *Task) string {
 	out := o.text()
 	name := t.Agent
@@ -107,7 +107,7 @@ func (o outcomeText) encode() string {
 	return string(text)
 }
 
-// shown is as much of what was said as is shown.
+// shown is the part of a text that is shown.
 func (o Outcome) shown(text string) (string, bool) {
 	return Tail(text, Limits{OutputBytes: o.Limit}.Output(), func() string {
 		return fmt.Sprintf("message %d of %s", o.Run.Answer, TranscriptOf(o.Session, o.Run.Task))

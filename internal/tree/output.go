@@ -10,8 +10,7 @@ import (
 	"github.com/coppice-run/coppice/internal/excerpt"
 )
 
-// Output is what there is to read of a task: the same for every kind of task, and
-// what its kind adds.
+// Output is the readable output of a task: fields for every kind of task, and fields for its kind.
 type Output struct {
 	TaskID      TaskID `json:"task_id"`
 	Kind        string `json:"kind"`
@@ -25,8 +24,8 @@ type Output struct {
 	Reason string `json:"reason,omitempty"`
 	Error  string `json:"error,omitempty"`
 
-	// Of a run that goes on. Progress and Recent are left out if nothing has
-	// changed since somebody looked last.
+	// Of a run under way. Progress and Recent are left out if nothing has changed since the output
+	// was last read.
 	Unchanged bool     `json:"unchanged,omitempty"`
 	Progress  string   `json:"progress,omitempty"`
 	Recent    []string `json:"recent,omitempty"`
@@ -34,11 +33,10 @@ type Output struct {
 	Tokens    int64    `json:"tokens"`
 }
 
-// RunOutput is what there is to read of a run, and the answer with which it has ended, whole; or
-// else its last words.
+// RunOutput is the output of a run, and its whole answer, or else its last words.
 type RunOutput struct {
 	Output
-	Cut    bool // so that Output.Output is its end
+	Cut    bool // Output.Output is only the end
 	Answer string
 	Words  string
 }
@@ -52,7 +50,7 @@ func (o Output) Text() string {
 	return string(text)
 }
 
-// OutputFrom reads what a call keeps of the output of a run that went on.
+// OutputFrom decodes the output that a call has stored of a run under way.
 func OutputFrom(text string) (Output, error) {
 	var o Output
 	if err := json.Unmarshal([]byte(text), &o); err != nil {
@@ -61,8 +59,7 @@ func OutputFrom(text string) (Output, error) {
 	return o, nil
 }
 
-// OutputOf gives the state of a task's current run as output; what was said is for
-// the caller to add.
+// OutputOf gives the output of a task's current run. The caller adds what the run has said.
 func OutputOf(t *Task) Output {
 	return Output{
 		TaskID: t.ID, Kind: t.Kind.String(), Status: t.status(), Description: t.Description, Output: t.Output,
@@ -70,7 +67,7 @@ func OutputOf(t *Task) Output {
 	}
 }
 
-// Output is the outcome as output.
+// Output gives the outcome as an output.
 func (o Outcome) Output(t *Task) Output {
 	out := Output{
 		TaskID: t.ID, Kind: t.Kind.String(), Status: o.Run.State.String(), Description: t.Description,
@@ -100,8 +97,7 @@ func (t *Task) status() string {
 	return t.State.String()
 }
 
-// DefaultOutputBytes is how much of an output is shown when nothing else is
-// configured.
+// DefaultOutputBytes is the default for how much of an output is shown.
 const DefaultOutputBytes = 30 << 10
 
 // Output is how many bytes of an output are shown.
@@ -112,8 +108,8 @@ func (l Limits) Output() int {
 	return DefaultOutputBytes
 }
 
-// Tail keeps the end of text that has more than limit bytes, where answers
-// conclude, below a line that says so and where the whole is.
+// Tail keeps the end of a text that has more than limit bytes, because answers conclude there. A
+// first line says that the text was cut, and where the whole is.
 func Tail(text string, limit int, whole func() string) (_ string, cut bool) {
 	if len(text) <= limit {
 		return text, false
@@ -129,7 +125,7 @@ const CutMark = "[cut: "
 // promptShown is how much of a prompt is shown with an output, in bytes.
 const promptShown = 4 << 10
 
-// PromptShown is what is shown of the message that began a run.
+// PromptShown is the part of a prompt that is shown.
 func PromptShown(m *Message) string {
 	for _, b := range m.Blocks {
 		if text, ok := b.(Text); ok {
@@ -139,19 +135,19 @@ func PromptShown(m *Message) string {
 	return ""
 }
 
-// TranscriptOf says where a task's transcript is.
+// TranscriptOf is the resource name of a task's transcript.
 func TranscriptOf(session SessionID, task TaskID) string {
 	return fmt.Sprintf("sessions/%s/tasks/%s/transcript", session, task)
 }
 
-// show closes a call's text with the state of a run that goes on. What the run has
-// said up to now follows from its transcript, which only grows.
-func (d *decision) show(c *Call, target *Task) {
+// setCallOutput sets a call's text to the state of a run under way. What the run has said up to now
+// is read from its transcript later, which only grows.
+func (d *decision) setCallOutput(c *Call, target *Task) {
 	out := OutputOf(target)
-	if told := out.Progress; told == target.Told {
+	if told := out.Progress; told == target.LastProgress {
 		out.Unchanged, out.Progress, out.Recent = true, "", nil
 	} else {
-		target.Told = told
+		target.LastProgress = told
 		d.view.touchTask(target)
 	}
 	if c.Text = out.Text(); !target.isShell() {
@@ -159,7 +155,7 @@ func (d *decision) show(c *Call, target *Task) {
 	}
 }
 
-// progress is how far a run has come, in a line.
+// progress describes how far a run has come, in one line.
 func (t *Task) progress() string {
 	uses := "uses"
 	if t.RunTools == 1 {
@@ -178,10 +174,10 @@ func (t *Task) progress() string {
 	return line
 }
 
-// recentActivities is how many activities of a run are remembered.
+// recentActivities is how many activities of a run are kept.
 const recentActivities = 5
 
-// RecentActivities gives the last things that the run was doing, oldest first.
+// RecentActivities returns the last activities of the run, oldest first.
 func (t *Task) RecentActivities() []string {
 	if t.Recent == "" {
 		return nil
@@ -189,8 +185,8 @@ func (t *Task) RecentActivities() []string {
 	return strings.Split(t.Recent, "\n")
 }
 
-// doing notes what a run does now.
-func (t *Task) doing(activity string) {
+// addActivity records the run's current activity.
+func (t *Task) addActivity(activity string) {
 	activity = strings.TrimSpace(strings.NewReplacer("\n", " ", "\r", " ").Replace(activity))
 	if activity == "" || activity == t.Activity {
 		return
@@ -200,10 +196,10 @@ func (t *Task) doing(activity string) {
 	t.Recent = strings.Join(recent[max(0, len(recent)-recentActivities):], "\n")
 }
 
-// activityLength is how much of an activity is remembered, in bytes.
+// activityLength limits an activity, in bytes.
 const activityLength = 80
 
-// Activity is a call in a few words: the tool and the first texts of its input.
+// Activity describes a call in a few words: the tool and the main texts of its input.
 func Activity(use ToolUse) string {
 	line := use.Name
 	var input map[string]any
@@ -217,8 +213,8 @@ func Activity(use ToolUse) string {
 	return excerpt.Head(line, activityLength)
 }
 
-// activities are what calls of a message do, in their order: as many of the last as are
-// remembered, without those that do the same as the next.
+// activities describes the last calls of a message, in their order: as many as are kept, without
+// repeats of the next one.
 func activities(blocks []Block) (last []string) {
 	var next ToolUse
 	for _, b := range slices.Backward(blocks) {

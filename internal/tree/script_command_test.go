@@ -216,7 +216,7 @@ func (s *script) request(f From, verb string, args []string) Command {
 	case "parks":
 		return Park{From: f}
 	case "sums":
-		return Compact{From: f, UpTo: s.number(args[2]), Said: said(args[3:], nil)}
+		return Compact{From: f, UpTo: s.number(args[2]), Summary: said(args[3:], nil)}
 	case "answers":
 		var left string
 		if n := len(args) - 2; n > 0 && args[n] == "leaving" {

@@ -262,9 +262,9 @@ func (s *script) state(db *database, id TaskID) string {
 	}
 	switch {
 	case t.State != StatePending:
-	case begun && ready.Precedence == goesBehind:
+	case begun && ready.Precedence == precedenceYielded:
 		text += ", goes behind"
-	case !begun && ready.Precedence == goesOn:
+	case !begun && ready.Precedence == precedenceStarted:
 		text += ", goes first"
 	case !begun && ready.Precedence > 0:
 		text += fmt.Sprintf(", precedence %d", ready.Precedence)
@@ -396,7 +396,7 @@ func (s *script) output(run ChildRun) string {
 func (s *script) outcomeOf(run ChildRun) Outcome {
 	o := Outcome{Run: s.db.runs[run], Session: s.db.session.ID}
 	if o.Run.Answer > 0 {
-		o.Heard(s.db.message(run.Task, o.Run.Answer).Text())
+		o.SetAnswerText(s.db.message(run.Task, o.Run.Answer).Text())
 	}
 	return o
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/coppice-run/coppice/internal/policy"
 )
 
-// CreateSession opens a session with its root and, if there is a message, starts
-// the root's first run. Answer: [Created].
+// CreateSession opens a session with its root. With a message it starts the root's first run.
+// Answer: [Created].
 type CreateSession struct {
 	ID        SessionID
 	Tenant    string
@@ -16,21 +16,21 @@ type CreateSession struct {
 	Agent     *Agent // nil: there is no agent of that name
 	AgentName string
 	Model     string
-	Pin       ModelPin // what the session's or else the agent's model stands for
-	NoModel   string   // the name among those that stands for no model; empty: all is well
-	Message   []Block  // empty: no first turn yet
+	Pin       ModelPin // the resolved model of the session, or else of the agent
+	NoModel   string   // a named model that does not exist; empty: all exist
+	Message   []Block  // empty: no first run yet
 	Metadata  map[string]string
 	Limits    Limits
 	Budget    Budget
-	History   []Message // what the root's conversation begins with
+	History   []Message // imported messages that the root's conversation begins with
 
-	Permissions policy.Layer     // what the session says of what it may do
-	Approvals   policy.Approvals // what it says of what its sub-agents ask; unspecified: the limits do
-	Source      string           // who outside opened it; empty: nobody
-	Trace       Trace            // where the first turn hangs; zero: in a trace of its own
-	Workspace   string           // the directory that it shares with others; empty: its own
-	OnComplete  string           // the URL to call when a run of the root has ended; empty: the agent's
-	OnApproval  string           // the URL to call when something asks; empty: none
+	Permissions policy.Layer     // the session's permissions
+	Approvals   policy.Approvals // whether its sub-agents may ask; unspecified: as Limits says
+	Source      string           // the external source that opened it; empty: none
+	Trace       Trace            // the parent of the first run; zero: a trace of its own
+	Workspace   string           // the directory that it shares with other sessions; empty: its own
+	OnComplete  string           // URL to call when a run of the root has ended; empty: the agent's
+	OnApproval  string           // URL to call when a call asks for approval; empty: none
 }
 
 // Created is the session that was opened.
@@ -39,24 +39,24 @@ type Created struct {
 	Root    TaskID
 }
 
-// Send gives a task a user message: the next run of an ended task starts with
-// it, a running one takes it in at its next boundary. Answer: [Sent].
+// Send gives a task a user message. An ended task starts its next run with it; a run under way
+// takes it in at its next boundary. Answer: [Sent].
 type Send struct {
 	Task      TaskID // zero: the current branch
 	Message   []Block
-	Interrupt bool   // a running run gets to its boundary now, as far as that is up to its children
-	Source    string // who outside says it; empty: nobody
-	Trace     Trace  // where a run that starts with it hangs; zero: in a trace of its own
+	Interrupt bool   // brings a run to its boundary now, as far as that depends on its children
+	Source    string // the external source of the message; empty: none
+	Trace     Trace  // the parent of a run that starts with it; zero: a trace of its own
 }
 
-// Sent says what became of a message.
+// Sent says what was done with a message.
 type Sent struct {
 	Task   TaskID
 	Run    int
 	Queued bool
-	// Message is the one that the task will take in, if it was queued.
+	// Message is the id that the message will have, if it was queued.
 	Message MessageID `json:",omitzero"`
-	// Backgrounded counts the children that went on in the background for it.
+	// Backgrounded is how many children were moved to the background for it.
 	Backgrounded int
 }
 
@@ -113,7 +113,7 @@ func (c CreateSession) decide(d *decision) (Answer, error) {
 	t.Authority = policy.RootAuthority(c.Permissions, t.Permissions.Open(), false)
 	d.emit(t, SessionOpened{Agent: c.Agent.Name, Title: d.view.session.Title})
 	if len(c.History) > 0 {
-		d.begin(t, c.History)
+		d.importHistory(t, c.History)
 	}
 	if len(c.Message) > 0 {
 		d.accept(t, requester{trace: c.Trace})
@@ -122,7 +122,7 @@ func (c CreateSession) decide(d *decision) (Answer, error) {
 	return Created{Session: c.ID, Root: root}, nil
 }
 
-// newTask adds a task to the tree, without a run. A nil parent makes the root.
+// newTask adds a task without a run to the tree. A nil parent makes a root or a branch.
 func (d *decision) newTask(id TaskID, parent *Task, agent Agent, model, description string) *Task {
 	s := d.session()
 	t := &Task{
@@ -133,7 +133,7 @@ func (d *decision) newTask(id TaskID, parent *Task, agent Agent, model, descript
 	}
 	if parent != nil {
 		t.Parent, t.Branch, t.Depth = parent.ID, BranchSubagent, parent.Depth+1
-		t.isolate(parent, agent)
+		t.setWorktrees(parent, agent)
 		parent.Children++
 		d.view.touchTask(parent)
 	}
@@ -144,7 +144,7 @@ func (d *decision) newTask(id TaskID, parent *Task, agent Agent, model, descript
 	return t
 }
 
-// titleLength is how much of a first message makes a title, in bytes.
+// titleLength is the maximum length of a title that is made from a message, in bytes.
 const titleLength = 80
 
 // title is the start of the first message.
@@ -162,7 +162,7 @@ func titleFrom(blocks []Block) string {
 
 func (c Send) target(v *View) TaskID {
 	if c.Task.IsZero() && v.session != nil {
-		return v.session.GoesOnWith()
+		return v.session.CurrentTask()
 	}
 	return c.Task
 }
@@ -174,7 +174,7 @@ func (c Send) needs(n *needs) {
 		n.task(t.Parent)
 	}
 	if t != nil && t.Depth == 0 && n.view.session.Title == "" {
-		n.root() // whose log says what the session is named
+		n.root() // the event about the new title belongs to the root
 	}
 	if c.Interrupt {
 		n.interrupt(t)
@@ -200,7 +200,7 @@ func (c Send) decide(d *decision) (Answer, error) {
 		return nil, err
 	}
 	if t.State.Active() {
-		if err := d.mayWait(t, c.Message); err != nil {
+		if err := d.checkInboxRoom(t, c.Message); err != nil {
 			return nil, err
 		}
 	}
@@ -209,7 +209,7 @@ func (c Send) decide(d *decision) (Answer, error) {
 			d.rename(title)
 		}
 	}
-	sent := Sent{Task: t.ID, Message: d.say(t, requester{source: c.Source, trace: c.Trace}, c.Message)}
+	sent := Sent{Task: t.ID, Message: d.deliverMessage(t, requester{source: c.Source, trace: c.Trace}, c.Message)}
 	sent.Queued = !sent.Message.IsZero()
 	if sent.Queued && c.Interrupt {
 		sent.Backgrounded = d.interrupt(t)
@@ -218,8 +218,9 @@ func (c Send) decide(d *decision) (Answer, error) {
 	return sent, nil
 }
 
-// say gives a task a user message, or gives the id that it will have if it had to be queued.
-func (d *decision) say(t *Task, a requester, blocks []Block) (queued MessageID) {
+// deliverMessage gives a task a user message. If the message had to be queued, it returns the id
+// that the message will have.
+func (d *decision) deliverMessage(t *Task, a requester, blocks []Block) (queued MessageID) {
 	if !t.State.Active() {
 		d.accept(t, a)
 		d.takeInbox(t)
@@ -227,7 +228,7 @@ func (d *decision) say(t *Task, a requester, blocks []Block) (queued MessageID) 
 		return MessageID{}
 	}
 	e := &InboxEntry{Blocks: blocks, Source: a.source, Trace: a.trace}
-	d.queue(t, e)
+	d.enqueue(t, e)
 	if t.State == StateWaiting && t.Wait.Kind == WaitBackground {
 		d.wake(t)
 	}

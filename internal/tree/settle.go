@@ -5,20 +5,19 @@ import (
 	"slices"
 )
 
-// settle tells everyone who waits for a run that it has ended: the caller's call
-// or inbox, and other calls that wait for its output. A caller whose call has
-// waited for a background run has the end as the call's result, and is not told
-// of it again.
+// settle notifies everything that waits for a run that has ended: the caller's call or inbox, and
+// other calls that wait for its output. A caller whose call waited for a background run gets the
+// end as that call's result, and no news of it.
 func (d *decision) settle(t *Task) {
 	run, told := ChildRun{t.ID, t.Run}, false
 	if !t.Background && !t.Caller.IsZero() {
-		d.resolve(t, t.Caller, t.Call)
+		d.resolveCall(t, t.Caller, t.Call)
 	}
 	if t.Watchers > 0 {
 		t.Watchers = 0
 		for _, row := range d.view.watchers[run] {
 			set(&d.view.changes.Waits, row, false)
-			if d.resolve(t, row.Task, row.Ref) && row.Task == t.Caller {
+			if d.resolveCall(t, row.Task, row.Ref) && row.Task == t.Caller {
 				told = true
 			}
 		}
@@ -28,15 +27,15 @@ func (d *decision) settle(t *Task) {
 		caller := d.view.task(t.Caller)
 		caller.LiveBackground--
 		d.view.touchTask(caller)
-		if !told && !d.deaf[caller.ID] {
-			d.tell(caller, t, run)
+		if !told && !d.muted[caller.ID] {
+			d.deliverNews(caller, t, run)
 		}
 	}
 }
 
-// resolve closes a call with the outcome of the run that has ended, unless it is
-// closed already or waits for something else by now, and reports whether it did.
-func (d *decision) resolve(ended *Task, caller TaskID, ref CallRef) bool {
+// resolveCall closes a call with the outcome of the run that has ended, and reports whether it did.
+// It does nothing if the call is closed already or waits for something else.
+func (d *decision) resolveCall(ended *Task, caller TaskID, ref CallRef) bool {
 	c := d.view.call(caller, ref)
 	run := ChildRun{ended.ID, ended.Run}
 	if c == nil || c.State != CallWaiting || c.Child != run {
@@ -45,20 +44,20 @@ func (d *decision) resolve(ended *Task, caller TaskID, ref CallRef) bool {
 	c.ByOutcome, c.IsError = true, ended.State != StateCompleted
 	t := d.view.task(caller)
 	d.closeCall(t, c)
-	d.wonBy(t, c)
+	d.settleRace(t, c)
 	return true
 }
 
-// closeCall closes a call whose result the caller has set; with the last one the
-// task has reached its boundary.
-func (d *decision) closeCall(t *Task, c *Call) { d.closeAs(t, c, Denial{}) }
+// closeCall closes a call whose result the caller has set. With the last open call the task reaches
+// its boundary.
+func (d *decision) closeCall(t *Task, c *Call) { d.closeCallWith(t, c, Denial{}) }
 
-// closeAs is closeCall of a call that may have been denied.
-func (d *decision) closeAs(t *Task, c *Call, denial Denial) {
+// closeCallWith is closeCall for a call that may have been denied.
+func (d *decision) closeCallWith(t *Task, c *Call, denial Denial) {
 	if c.State == CallWaiting {
 		set(&d.view.changes.Timers, CallKey{t.ID, c.Ref}, nil)
 	}
-	if c.ByOutcome || c.Reads { // the result is what a run has said, for whomever it was
+	if c.ByOutcome || c.Reads { // the result comes from a run, which may act for an external source
 		t.Source = cmp.Or(t.Source, d.view.task(c.Child.Task).Source)
 	}
 	c.State = CallClosed
@@ -81,12 +80,12 @@ func (d *decision) closeAs(t *Task, c *Call, denial Denial) {
 	}
 }
 
-// boundary is reached when no call is open any more: the results become a
-// message, the inbox is taken in, and a parked run wakes.
+// boundary is reached when the last call is closed: the results become a message, the inbox is
+// taken in, and a parked run wakes.
 func (d *decision) boundary(t *Task) {
 	d.append(t, &Message{Role: RoleTool})
 	t.OpenMessage, t.Release = 0, 0
-	d.hear(t)
+	d.takeInboxForModel(t)
 	if t.State == StateWaiting {
 		d.wake(t)
 	}
@@ -101,8 +100,7 @@ func (n *needs) boundary(t *Task) {
 	}
 }
 
-// dropOpenCalls closes the calls of a run that ends, so that its transcript can
-// be gone on with later.
+// dropOpenCalls closes the calls of a run that ends, so that its transcript can be continued later.
 func (d *decision) dropOpenCalls(t *Task) {
 	if t.OpenCalls == 0 {
 		return
@@ -112,7 +110,7 @@ func (d *decision) dropOpenCalls(t *Task) {
 		case CallWaiting:
 			d.stopWatching(c)
 		case CallAsking:
-			d.withdraw(t, c)
+			d.withdrawApproval(t, c)
 		}
 		c.Text, c.IsError, c.State = "not finished: the run ended before the result came", true, CallClosed
 		set(&d.view.changes.Timers, CallKey{t.ID, c.Ref}, nil)
@@ -124,27 +122,27 @@ func (d *decision) dropOpenCalls(t *Task) {
 	t.OpenMessage, t.Release = 0, 0
 }
 
-// stopWatching drops the wait row of a call that does not wait any longer. The
-// target keeps its count, which is only a hint to look.
+// stopWatching deletes the wait of a call that no longer waits. The target keeps its count, which
+// only hints that there may be waits.
 func (d *decision) stopWatching(c *Call) {
 	set(&d.view.changes.Waits, WaitRow{Target: c.Child, Task: c.Task, Ref: c.Ref}, false)
 }
 
-// hear takes the inbox in, unless no model would see it in this run: then it is there for
-// the next.
-func (d *decision) hear(t *Task) {
-	if d.mayAsk(t) {
+// takeInboxForModel takes the inbox in if the run may still call its model. Otherwise the inbox
+// stays for the next run.
+func (d *decision) takeInboxForModel(t *Task) {
+	if d.mayCallModel(t) {
 		d.takeInbox(t)
 	}
 }
 
-// mayAsk reports whether the run may call its model again.
-func (d *decision) mayAsk(t *Task) bool {
+// mayCallModel reports whether the run may call its model again.
+func (d *decision) mayCallModel(t *Task) bool {
 	return t.Iterations < t.MaxIterations && d.session().spent() == ""
 }
 
-// takeInbox moves the task's inbox to its transcript: user messages first, then
-// news of children, each in the order in which they came.
+// takeInbox moves the task's inbox to its transcript: first the messages of users, then news of
+// children, each in order of arrival.
 func (d *decision) takeInbox(t *Task) {
 	if t.Inbox == 0 {
 		return
@@ -172,11 +170,11 @@ func (d *decision) takeInbox(t *Task) {
 	set(&d.view.inbox, t.ID, nil)
 	t.Inbox = 0
 	d.view.touchTask(t)
-	d.emitAside(t, InboxEmpty{})
+	d.emitOutsideRun(t, InboxEmpty{})
 }
 
-// queue puts an entry into a task's inbox; the command has asked for the inbox.
-func (d *decision) queue(t *Task, e *InboxEntry) {
+// enqueue adds an entry to a task's inbox, which the command has asked for.
+func (d *decision) enqueue(t *Task, e *InboxEntry) {
 	e.Task, e.ID, e.QueuedAt = t.ID, MessageID(d.env.NewID()), d.env.Now
 	set(&d.view.inbox, t.ID, append(d.view.inbox[t.ID], e))
 	t.Inbox++
@@ -186,21 +184,21 @@ func (d *decision) queue(t *Task, e *InboxEntry) {
 	if t.State.Active() {
 		d.emit(t, queued)
 	} else {
-		d.emitAside(t, queued)
+		d.emitOutsideRun(t, queued)
 	}
 }
 
-// tell brings the news of a background run's end to its caller.
-func (d *decision) tell(caller, t *Task, run ChildRun) {
-	if caller.Depth == 0 && !caller.State.Active() && d.newsStarts(caller) {
+// deliverNews gives the caller of a background run the news of its end.
+func (d *decision) deliverNews(caller, t *Task, run ChildRun) {
+	if caller.Depth == 0 && !caller.State.Active() && d.newsMayStartRun(caller) {
 		d.accept(caller, requester{source: t.Source})
 		d.takeInbox(caller)
 		d.append(caller, &Message{Role: RoleUser, News: run})
 		return
 	}
-	// A sub-agent that has ended hears of it when somebody resumes it, and a root that nothing
-	// starts with a user's next message, or once the budget is raised.
-	d.queue(caller, &InboxEntry{News: run, Source: t.Source})
+	// A sub-agent that has ended gets the news when it is resumed. A root whose next run news may not
+	// start gets it with the next user message, or when the budget is raised.
+	d.enqueue(caller, &InboxEntry{News: run, Source: t.Source})
 	if caller.State != StateWaiting || caller.Wait.Kind != WaitBackground {
 		return
 	}

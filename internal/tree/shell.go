@@ -12,18 +12,18 @@ import (
 	"github.com/coppice-run/coppice/internal/policy"
 )
 
-// Shell is a command that is to be a task of its own. It belongs to the worker that
-// asks for it from the start: nobody else is offered it, it takes no place among the
-// runs that a session may have with workers, and it runs once.
+// Shell is a command that becomes a task of its own. It belongs to the worker that asks for it from
+// the start: it is offered to no other worker, does not count for the cap on running tasks, and
+// runs once.
 type Shell struct {
 	Line    string
-	Nonce   uint64        // of its only attempt, chosen by the worker
+	Nonce   uint64        // of its only attempt; the worker chooses it
 	Timeout time.Duration // 0: none
-	File    string        // where the worker keeps what it prints
-	ByUser  bool          // it was begun in the foreground, and a user has moved it
+	File    string        // where the worker stores its output
+	ByUser  bool          // it started in the foreground, and a user has moved it
 }
 
-// Launch is a command that has become a task, in its first and only delivery.
+// Launch is a command that has become a task, with its only attempt.
 type Launch struct {
 	Block int
 	Task  TaskID
@@ -33,17 +33,17 @@ type Launch struct {
 // EndShell ends the run of a command. Answer: [Ended].
 type EndShell struct {
 	From
-	Output string // what it has printed, as far as it is to be kept
-	Reason Reason // unspecified: it has ended well
+	Output string // the part of its output to keep
+	Reason Reason // unspecified: it succeeded
 	Detail string
 }
 
-// BackgroundCommands asks the worker of a run to let commands go on in the background
-// that the run waits for. Each becomes a task then. Answer: [Done].
+// BackgroundCommands asks the worker of a run to move the commands that the run waits for to the
+// background. Each becomes a task. Answer: [Done].
 type BackgroundCommands struct{ Task TaskID }
 
-// Released is a run whose commands are to go on in the background: those of a message.
-type Released struct {
+// ReleasedCommands names the run and the message whose commands must move to the background.
+type ReleasedCommands struct {
 	Session SessionID
 	Task    TaskID
 	Epoch   int64
@@ -51,10 +51,10 @@ type Released struct {
 }
 
 const (
-	// shellGrace is how much longer than its time a command may be RUNNING: its worker
-	// sees to the timeout, and knows what it has printed last.
+	// shellGrace is how much longer than its timeout a command may be RUNNING: its worker enforces
+	// the timeout, and knows the last output.
 	shellGrace = 10 * time.Second
-	// maxShellOutput bounds what is known of the output of a command under way, in bytes.
+	// maxShellOutput limits the stored output of a running command, in bytes.
 	maxShellOutput = 16 << 10
 	noOutput       = "[no output]"
 )
@@ -70,12 +70,12 @@ func (t *Task) MustBeAgent() error {
 	return nil
 }
 
-// launch makes the command of a call a task that runs.
+// launch makes the command of a call a running task.
 func (d *decision) launch(t *Task, call *Call, c CallChild) (*Task, error) {
 	if err := d.mayLaunch(t, call, c); err != nil {
 		return nil, err
 	}
-	shell := d.newTask(TaskID(d.env.NewID()), t, Agent{}, "", c.about())
+	shell := d.newTask(TaskID(d.env.NewID()), t, Agent{}, "", c.label())
 	shell.Kind, shell.MaxIterations, shell.Timeout = KindShell, 0, c.Shell.Timeout
 	shell.Origin = t.Source
 	d.accept(shell, requester{by: t.ID, call: call.Ref, background: true})
@@ -84,8 +84,8 @@ func (d *decision) launch(t *Task, call *Call, c CallChild) (*Task, error) {
 	return shell, nil
 }
 
-// about is what a command is for: what it says itself, if nobody has said it.
-func (c CallChild) about() string {
+// label describes a command: its description, or else its command line.
+func (c CallChild) label() string {
 	if c.Description != "" {
 		return c.Description
 	}
@@ -104,11 +104,11 @@ func (d *decision) mayLaunch(t *Task, call *Call, c CallChild) error {
 	case d.session().Total+1 > limits.Total:
 		return ErrTooMany.With("%d tasks of one session", limits.Total)
 	}
-	// Before it is judged, which takes longer the longer it is.
+	// Check the size first: judging takes longer the longer the command is.
 	if err := limits.checkPart("the command", c.Shell.Line); err != nil {
 		return err
 	}
-	if err := checkName("the description", c.about()); err != nil {
+	if err := checkName("the description", c.label()); err != nil {
 		return err
 	}
 	if err := checkName("the file", c.Shell.File); err != nil {
@@ -174,7 +174,7 @@ func (c EndShell) decide(d *decision) (Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.took(t, c.From)
+	d.recordRequest(t, c.From)
 	t.Output = c.Output
 	if c.Reason == ReasonUnspecified {
 		d.finish(t, StateCompleted, ReasonUnspecified, "")
@@ -188,8 +188,8 @@ func (c EndShell) decide(d *decision) (Answer, error) {
 	return Ended{State: StateFailed}, nil
 }
 
-// sayOutput makes what a command has printed its answer, however it ends.
-func (d *decision) sayOutput(t *Task) {
+// appendOutput makes a command's output its answer, however the command ends.
+func (d *decision) appendOutput(t *Task) {
 	text := excerpt.Tail(t.Output, d.session().Limits.PartBytes)
 	if text == "" {
 		text = noOutput
@@ -198,11 +198,11 @@ func (d *decision) sayOutput(t *Task) {
 	t.Answer = d.append(t, &Message{Role: RoleAssistant, Blocks: []Block{Text{Text: text}}}).Ordinal
 }
 
-// prints notes what a command has printed last.
-func (t *Task) prints(output string) {
+// setOutput records the last output of a command.
+func (t *Task) setOutput(output string) {
 	t.Output = excerpt.Tail(output, maxShellOutput)
 	lines := strings.Split(strings.TrimSpace(t.Output), "\n")
-	t.doing(excerpt.Head(lines[len(lines)-1], maxActivity))
+	t.addActivity(excerpt.Head(lines[len(lines)-1], maxActivity))
 }
 
 func (c BackgroundCommands) needs(n *needs) { n.openCalls(n.task(c.Task)) }
@@ -220,30 +220,30 @@ func (c BackgroundCommands) decide(d *decision) (Answer, error) {
 	if err := t.MustBeAgent(); err != nil {
 		return nil, err
 	}
-	if !d.release(t) {
+	if !d.releaseCommands(t) {
 		return nil, ErrNothingRuns
 	}
 	return Done{}, nil
 }
 
-// release has the worker of a run let commands go on in the background, and reports
-// whether any call may be running one.
-func (d *decision) release(t *Task) bool {
+// releaseCommands has the worker of a run move commands to the background, and reports whether any
+// call may be running one.
+func (d *decision) releaseCommands(t *Task) bool {
 	running := func(c *Call) bool { return c.State == CallStarted }
 	if t.State != StateRunning || t.OpenCalls == 0 || !slices.ContainsFunc(d.view.openCalls(t), running) {
 		return false
 	}
 	t.Release = t.OpenMessage
 	d.view.touchTask(t)
-	d.view.changes.Released = append(d.view.changes.Released, Released{
+	d.view.changes.Released = append(d.view.changes.Released, ReleasedCommands{
 		Session: t.Session, Task: t.ID, Epoch: t.Epoch, Message: t.Release,
 	})
 	return true
 }
 
-// stop ends a task that a call wants ended, and closes the call with what it was.
-// The caller hears of the end by that alone.
-func (d *decision) stop(t *Task, call *Call, target *Task) {
+// stopTask ends a task for a call, and closes the call with the task's state before that. The
+// caller gets no other news of the end.
+func (d *decision) stopTask(t *Task, call *Call, target *Task) {
 	out := OutputOf(target)
 	message := "It was " + out.Status + " and is ended, with all below it."
 	if target.State.Terminal() {
@@ -266,11 +266,11 @@ func (d *decision) stop(t *Task, call *Call, target *Task) {
 	}
 	d.closeCall(t, call)
 	if target.State.Active() {
-		d.unheard([]*Task{t}, func() { d.cancel(target, ReasonCancelledByParent, "ended by a task above it") })
+		d.withMuted([]*Task{t}, func() { d.cancel(target, ReasonCancelledByParent, "ended by a task above it") })
 	}
 }
 
-// stopped is the state that a task is in once it was ended.
+// stopped is the state of a task after stopTask.
 func stopped(t *Task) State {
 	if t.State.Terminal() {
 		return t.State

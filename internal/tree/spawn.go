@@ -9,54 +9,53 @@ import (
 	"github.com/coppice-run/coppice/internal/policy"
 )
 
-// SpawnTask starts a child of a task on a client's behalf. Answer: [Spawned].
+// SpawnTask starts a child of a task for a client. Answer: [Spawned].
 type SpawnTask struct {
 	Parent TaskID // zero: the root
 	Child  Child
-	Notify bool   // the parent's conversation is told of the end
-	Source string // who outside asks for it; empty: nobody
-	Trace  Trace  // where its run hangs; zero: below the parent's last run
+	Notify bool   // the parent's conversation gets news of the end
+	Source string // the external source of the request; empty: none
+	Trace  Trace  // the parent of its run; zero: the parent task's last run
 }
 
-// Child is what is known of a child that is to be started.
+// Child describes a child that is to be started.
 type Child struct {
 	Agent       *Agent // nil: there is no agent of that name
 	AgentName   string
 	Description string
 	Prompt      string
-	Model       string        // empty: the agent's, then the parent's
-	Pin         ModelPin      // what the call's or else the agent's model stands for; zero: the parent's
-	NoModel     string        // the name among those that stands for no model; empty: all is well
+	Model       string        // empty: the agent's, or else the parent's
+	Pin         ModelPin      // the resolved model of the call, or else of the agent; zero: the parent's
+	NoModel     string        // a named model that does not exist; empty: all exist
 	Timeout     time.Duration // of a run while it is RUNNING; 0: the agent's
 	Deadline    time.Time     // of the run; zero: none
-	Fork        bool          // it sees its parent's conversation; so it does if its agent says so
+	Fork        bool          // it sees its parent's conversation; also if its agent says so
 
-	Context       []string // what it is told beside the prompt, a part each
+	Context       []string // further parts of its first message
 	MaxIterations int      // model calls of a run; 0: the agent's
-	OnComplete    string   // the URL to call when a run has ended; empty: the agent's
+	OnComplete    string   // URL to call when a run has ended; empty: the agent's
 }
 
 // Spawned is the child that was started.
 type Spawned struct{ Task TaskID }
 
-// SpawnCalls starts the children that calls of one message ask for, with a
-// verdict each: a refused child closes its call with an error that the model can
-// read, a background child closes it at once, a foreground child leaves it
-// waiting. A call that has its child already is passed over. Answer: [Stored].
+// SpawnCalls starts the children that calls of one message ask for. A refused child closes its call
+// with an error for the model, a background child closes it at once, and a foreground child leaves
+// it waiting. A call that has its child already is skipped. Answer: [Stored].
 type SpawnCalls struct {
 	From
 	Children []CallChild
 }
 
-// CallChild is the child that one call asks for.
+// CallChild is the child that a call asks for.
 type CallChild struct {
 	Block int
 	Child
-	Resume     TaskID // a task below the caller that gets another run instead
+	Resume     TaskID // a task below the caller that gets its next run instead
 	Background bool
 	Join       Join
-	JoinFor    time.Duration // how long the call waits before the child goes on in the background; 0: until its end
-	Shell      *Shell        // the child is a command; of Child only the description counts
+	JoinFor    time.Duration // how long the call waits before the child moves to the background; 0: until the child's end
+	Shell      *Shell        // the child is a command; of Child only the description is used
 }
 
 func (Spawned) isAnswer() {}
@@ -89,39 +88,39 @@ func (c SpawnTask) decide(d *decision) (Answer, error) {
 	}
 	a := requester{background: true, source: c.Source, trace: c.Trace}
 	if a.trace.IsZero() && parent.Run > 0 {
-		a.trace = parent.below()
+		a.trace = parent.childTrace()
 	}
 	if c.Notify {
 		a.by = parent.ID
 	}
-	d.judged(KindAgent, nil)
+	d.recordSpawn(KindAgent, nil)
 	return Spawned{Task: d.spawn(parent, c.Child, a, forkOf(parent)).ID}, nil
 }
 
-// spawn starts a child; if it is to see its parent's conversation, then from base on.
+// spawn starts a child. If the child is to see its parent's conversation, it continues from base.
 func (d *decision) spawn(parent *Task, c Child, a requester, base Base) *Task {
 	model := c.Model
 	if model == InheritModel || model == "" && (c.Agent.Model == "" || c.Agent.Model == InheritModel) {
 		model = parent.Model
 	}
 	t := d.newTask(TaskID(d.env.NewID()), parent, *c.Agent, model, c.Description)
-	d.bind(t, c)
+	d.applyBounds(t, c)
 	t.OnComplete = cmp.Or(c.OnComplete, t.OnComplete)
 	if t.Pin = c.Pin; t.Pin.IsZero() {
 		t.Pin = parent.Pin
 	}
 	t.Origin = cmp.Or(a.source, parent.Source)
 	if c.Fork || c.Agent.ForkContext {
-		t.goOnFrom(base)
+		t.continueFrom(base)
 	}
 	a.deadline = c.Deadline
 	d.accept(t, a)
-	d.append(t, &Message{Role: RoleUser, Blocks: c.told()})
+	d.append(t, &Message{Role: RoleUser, Blocks: c.messageBlocks()})
 	return t
 }
 
-// bind gives a task the bounds of its runs that are asked for.
-func (d *decision) bind(t *Task, c Child) {
+// applyBounds gives a task the requested limits of its runs.
+func (d *decision) applyBounds(t *Task, c Child) {
 	if c.Timeout > 0 {
 		t.Timeout = c.Timeout
 	}
@@ -130,15 +129,15 @@ func (d *decision) bind(t *Task, c Child) {
 	}
 }
 
-// bindAnew gives a task that is resumed the bounds that are asked for, else those of its
-// definition. If that has changed since the task began they stay, for only the one that
-// counts now is at hand.
-func (d *decision) bindAnew(t *Task, c Child) {
+// resetBounds gives a resumed task the requested limits, or else those of its definition. If the
+// definition has changed since the task was made, the task keeps its limits, because only the
+// current definition is at hand.
+func (d *decision) resetBounds(t *Task, c Child) {
 	if a := c.Agent; a != nil && a.Version == t.AgentVersion {
 		limits := d.session().Limits
 		t.Timeout, t.MaxIterations = limits.timeout(*a), limits.iterations(*a, t.Depth)
 	}
-	d.bind(t, c)
+	d.applyBounds(t, c)
 }
 
 func (c SpawnCalls) needs(n *needs) {
@@ -171,11 +170,11 @@ func (c SpawnCalls) decide(d *decision) (Answer, error) {
 		}
 		calls[i] = call
 	}
-	d.took(t, c.From)
+	d.recordRequest(t, c.From)
 	var blocks []int
 	message := t.OpenMessage
 	for i, child := range c.Children {
-		if child.mayAnswer(calls[i]) {
+		if child.isWantedBy(calls[i]) {
 			d.spawnCall(t, calls[i], child)
 		}
 		if child.Shell != nil {
@@ -187,13 +186,13 @@ func (c SpawnCalls) decide(d *decision) (Answer, error) {
 	return stored, nil
 }
 
-// mayAnswer reports whether a call still wants the child. A command may have been
-// begun by then.
-func (c CallChild) mayAnswer(call *Call) bool {
+// isWantedBy reports whether a call still needs its child. The call of a command may have started
+// already.
+func (c CallChild) isWantedBy(call *Call) bool {
 	return call.State == CallOpen || call.State == CallApproved || call.State == CallStarted && c.Shell != nil
 }
 
-// kind is that of the child.
+// kind is the kind of the child.
 func (c CallChild) kind() Kind {
 	if c.Shell != nil {
 		return KindShell
@@ -201,7 +200,7 @@ func (c CallChild) kind() Kind {
 	return KindAgent
 }
 
-// spawnCall gives one call its child, or its refusal as the result.
+// spawnCall gives a call its child, or the refusal as its result.
 func (d *decision) spawnCall(t *Task, call *Call, c CallChild) {
 	a := requester{by: t.ID, call: call.Ref, background: c.Background}
 	var child *Task
@@ -220,7 +219,7 @@ func (d *decision) spawnCall(t *Task, call *Call, c CallChild) {
 	default:
 		child, err = d.resume(t, call, c, a)
 	}
-	d.judged(c.kind(), err)
+	d.recordSpawn(c.kind(), err)
 	if err != nil {
 		d.refuse(t, call, err, c.denialOf(err))
 		return
@@ -243,7 +242,7 @@ func (d *decision) spawnCall(t *Task, call *Call, c CallChild) {
 	}
 }
 
-// mayJoin refuses a way of waiting for a child that there is not.
+// mayJoin refuses an invalid way of waiting for a child.
 func (d *decision) mayJoin(c CallChild) error {
 	switch {
 	case (c.Background || c.Shell != nil) && d.session().Limits.NoBackground:
@@ -256,8 +255,8 @@ func (d *decision) mayJoin(c CallChild) error {
 	return nil
 }
 
-// resume gives an ended task below the caller its next run; a running one is
-// steered with the prompt, and its current run awaited.
+// resume starts the next run of an ended task below the caller. If the task has a run under way,
+// that run gets the prompt as a message, and a call in the foreground waits for it.
 func (d *decision) resume(t *Task, call *Call, c CallChild, a requester) (*Task, error) {
 	child, err := d.below(t, c.Resume)
 	if err != nil {
@@ -269,7 +268,7 @@ func (d *decision) resume(t *Task, call *Call, c CallChild, a requester) (*Task,
 	if err := child.MustBeAgent(); err != nil {
 		return nil, err
 	}
-	// Rules judge, and people allow, the agent that the call names.
+	// Permission rules and people decide on the agent that the call names.
 	if c.AgentName != "" && c.AgentName != child.Agent {
 		return nil, ErrBadInput.With("the task is one of the agent %s, not %s", child.Agent, c.AgentName)
 	}
@@ -279,12 +278,12 @@ func (d *decision) resume(t *Task, call *Call, c CallChild, a requester) (*Task,
 	if err := c.checkText(d.session().Limits); err != nil {
 		return nil, err
 	}
-	if err := d.mayTake(c.Child); err != nil {
+	if err := d.checkIterations(c.Child); err != nil {
 		return nil, err
 	}
-	prompt := c.told()
+	prompt := c.messageBlocks()
 	if child.State.Active() {
-		if err := d.mayWait(child, prompt); err != nil {
+		if err := d.checkInboxRoom(child, prompt); err != nil {
 			return nil, err
 		}
 	} else {
@@ -292,16 +291,16 @@ func (d *decision) resume(t *Task, call *Call, c CallChild, a requester) (*Task,
 			return nil, err
 		}
 		a.deadline = c.Deadline
-		d.bindAnew(child, c.Child)
+		d.resetBounds(child, c.Child)
 	}
 	if child.State.Active() && !c.Background {
 		d.watch(child, t, call)
 	}
-	d.say(child, a, prompt)
+	d.deliverMessage(child, a, prompt)
 	return child, nil
 }
 
-// below gives a task that is below the caller, or the refusal.
+// below gives a task below the caller, or the refusal.
 func (d *decision) below(caller *Task, id TaskID) (*Task, error) {
 	t := d.view.task(id)
 	if t == nil {
@@ -315,8 +314,8 @@ func (d *decision) below(caller *Task, id TaskID) (*Task, error) {
 	return nil, ErrNotBelow.With("%s", id)
 }
 
-// launchedText is the result of a call of a task whose child runs in the background. It says
-// whether the end of the child's run will reach the task as a message.
+// launchedText is the result of a call whose child runs in the background. It says whether the end
+// of the child's run will be reported as a message.
 func launchedText(child, t *Task) string {
 	message := "The agent works in the background. Its result will reach you as a message; do not wait for it unless you need it to go on."
 	if !child.Background || child.Caller != t.ID {

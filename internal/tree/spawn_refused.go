@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// mayHaveChild refuses a child that breaks a cap or can't be spawned.
+// mayHaveChild refuses a child that exceeds a cap or cannot be spawned.
 func (d *decision) mayHaveChild(parent *Task, c Child) error {
 	limits := d.session().Limits
 	if err := checkName("the agent", c.AgentName); err != nil {
@@ -40,13 +40,13 @@ func (d *decision) mayHaveChild(parent *Task, c Child) error {
 	if err := checkName("the model", c.Model); err != nil {
 		return err
 	}
-	if err := d.mayTake(c); err != nil {
+	if err := d.checkIterations(c); err != nil {
 		return err
 	}
 	return c.checkText(limits)
 }
 
-// checkText refuses what a child can't be told.
+// checkText refuses a prompt or context that is too large.
 func (c Child) checkText(limits Limits) error {
 	if err := limits.checkPart("the prompt", c.Prompt); err != nil {
 		return err
@@ -62,8 +62,8 @@ func (c Child) checkText(limits Limits) error {
 	return nil
 }
 
-// told is the first message of a child's run.
-func (c Child) told() []Block {
+// messageBlocks is the first message of a child's run.
+func (c Child) messageBlocks() []Block {
 	blocks := []Block{Text{Text: c.Prompt}}
 	for _, text := range c.Context {
 		blocks = append(blocks, Text{Text: text})
@@ -71,8 +71,8 @@ func (c Child) told() []Block {
 	return blocks
 }
 
-// mayTake refuses more model calls than a root may make.
-func (d *decision) mayTake(c Child) error {
+// checkIterations refuses a limit of model calls above that of a root and that of the agent.
+func (d *decision) checkIterations(c Child) error {
 	most := d.session().Limits.RootIterations
 	if c.Agent != nil {
 		most = max(most, c.Agent.MaxIterations)
@@ -83,7 +83,7 @@ func (d *decision) mayTake(c Child) error {
 	return nil
 }
 
-// mayQueue refuses a run when too many wait for a worker.
+// mayQueue refuses a run when too many runs of the session wait for a worker.
 func (d *decision) mayQueue() error {
 	if s := d.session(); s.Limits.Queue > 0 && s.Pending >= s.Limits.Queue {
 		return ErrQueue.With("%d", s.Limits.Queue)

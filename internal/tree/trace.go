@@ -7,28 +7,28 @@ import (
 	"time"
 )
 
-// Trace is where a run hangs in a trace: in which, and below which span.
+// Trace is the place of a run in a trace: the trace and the parent span.
 type Trace struct {
 	ID     TraceID
-	Parent SpanID // zero: the run is the first of its trace
-	Flags  byte   // as W3C has them, and TraceGiven; zero in a trace of our own
+	Parent SpanID // zero: the run is the first span of the trace
+	Flags  byte   // as in W3C Trace Context, and TraceGiven; zero in a trace of our own
 }
 
-// TraceGiven is set in the flags of a trace that a client has begun: whether it is
-// recorded is up to the client, and stands in the flags.
+// TraceGiven is set in the flags of a trace that a client has started. Whether it is recorded is
+// the client's decision, in the other flags.
 const TraceGiven = 0x80
 
-// TraceID names a trace, as W3C has it.
+// TraceID names a trace, as in W3C Trace Context.
 type TraceID [16]byte
 
-// SpanID names a span: the bytes that W3C has, as a number.
+// SpanID names a span: the bytes of W3C Trace Context as a number.
 type SpanID uint64
 
-// IsZero reports whether nothing is said of a trace.
+// IsZero reports whether no trace is given.
 func (t Trace) IsZero() bool { return t == Trace{} }
 
-// RunSpan is the span of a run. It follows from which run it is, so whoever works on
-// the run knows it before it is written, and it is the same however often it is.
+// RunSpan is the span of a run. It follows from the task and the run alone, so every worker of the
+// run knows it before it is written, and it is the same each time that it is written.
 func RunSpan(task TaskID, run int) SpanID {
 	return spanID(spanSum('r', task, run, 0))
 }
@@ -46,28 +46,28 @@ func spanSum(what byte, task TaskID, a, b int) [sha256.Size]byte {
 	return sha256.Sum256(binary.BigEndian.AppendUint64(name, uint64(b)))
 }
 
-// below is the trace of what a run asks for.
-func (t *Task) below() Trace {
+// childTrace is the trace of what a run asks for.
+func (t *Task) childTrace() Trace {
 	return Trace{ID: t.Trace.ID, Parent: RunSpan(t.ID, t.Run), Flags: t.Trace.Flags}
 }
 
-// traceOf says where the run that begins hangs: below the span of the client that asks
-// for it, if it has named one, below the run that asks for it, or in a trace of its own.
+// traceOf is the place of a new run in a trace: below the span that the client has named, or below
+// the run that asks for it, or in a trace of its own.
 func (d *decision) traceOf(t *Task, a requester) Trace {
 	if !a.trace.IsZero() {
 		return a.trace
 	}
 	if !a.by.IsZero() {
-		return d.view.task(a.by).below()
+		return d.view.task(a.by).childTrace()
 	}
 	sum := spanSum('t', t.ID, t.Run, 0)
 	return Trace{ID: TraceID(sum[:16])}
 }
 
-// Passed is a part of the life of a run that is over. It is told to those who measure,
-// and stored nowhere.
-type Passed struct {
-	Part   Part
+// CompletedPhase is a phase in the life of a run that is over. It is reported for metrics and
+// traces, and not stored.
+type CompletedPhase struct {
+	Phase  Phase
 	Task   TaskID
 	Run    int
 	Kind   Kind
@@ -75,92 +75,91 @@ type Passed struct {
 	Trace  Trace
 	Epoch  int64
 	Worker string // of an attempt
-	Lost   bool   // the attempt ended since its worker was lost
-	Next   State  // of the run, which it has left its last one for; of a part of one alone
-	First  bool   // it is the first of its kind of the run
+	Lost   bool   // the attempt ended because its worker was lost
+	Next   State  // the state that the run has entered; unset for PhaseCall and PhaseRun
+	First  bool   // the first such phase of the run
 	From   time.Time
 	To     time.Time
-	Ended  *Task // of a whole run or its call: the task as it was when the run ended
+	Ended  *Task // of PhaseRun and PhaseCall: the task as it was when the run ended
 }
 
-// Part is a part of the life of a run.
-type Part uint8
+// Phase is a phase in the life of a run.
+type Phase uint8
 
-// The parts.
+// The phases.
 const (
-	PartUnspecified Part = iota
-	PartQueued           // waited for a worker
-	PartAttempt          // was with one
-	PartParked           // waited for what it had asked for
-	PartCall             // somebody's call waited for it
-	PartRun              // all of it, from its acceptance to its end
+	PhaseUnspecified Phase = iota
+	PhaseQueued            // waited for a worker
+	PhaseAttempt           // was with a worker
+	PhaseParked            // waited for what it had asked for
+	PhaseCall              // a call waited for it
+	PhaseRun               // the whole run, from its acceptance to its end
 )
 
-// passes tells that the run leaves its state, and whether since its worker was lost.
-func (d *decision) passes(t *Task, to State, lost bool) {
-	if d.env.Unmeasured {
+// recordStateLeft reports that the run leaves its state, and whether because its worker was lost.
+func (d *decision) recordStateLeft(t *Task, to State, lost bool) {
+	if d.env.SkipMetrics {
 		return
 	}
-	p := Passed{From: t.MovedAt, Next: to}
+	p := CompletedPhase{From: t.MovedAt, Next: to}
 	switch t.State {
 	case StatePending:
-		p.Part, p.First = PartQueued, t.StartedAt.IsZero() || t.StartedAt.Equal(d.env.Now)
+		p.Phase, p.First = PhaseQueued, t.StartedAt.IsZero() || t.StartedAt.Equal(d.env.Now)
 	case StateRunning:
-		p.Part, p.Worker = PartAttempt, t.Worker
+		p.Phase, p.Worker = PhaseAttempt, t.Worker
 		p.Lost = lost || t.Reason == ReasonInterrupted || t.Reason == ReasonPoisoned
 	case StateWaiting:
-		p.Part = PartParked
+		p.Phase = PhaseParked
 	default:
 		return
 	}
-	d.passed(t, p)
+	d.recordPhase(t, p)
 }
 
-// passed completes what is told of a run.
-func (d *decision) passed(t *Task, p Passed) {
+// recordPhase completes a phase of a run and reports it.
+func (d *decision) recordPhase(t *Task, p CompletedPhase) {
 	p.Task, p.Run, p.Kind, p.Agent, p.Trace, p.Epoch, p.To = t.ID, t.Run, t.Kind, t.Agent, t.Trace, t.Epoch, d.env.Now
-	d.view.changes.Passed = append(d.view.changes.Passed, p)
+	d.view.changes.Phases = append(d.view.changes.Phases, p)
 }
 
-// called tells of a call that waits for the run no more: it has the run's result, or
-// the run goes on without it.
-func (d *decision) called(t *Task) {
-	if d.env.Unmeasured || t.Caller.IsZero() || t.Call == (CallRef{}) {
+// recordCallPhase reports that a call no longer waits for the run: it has the run's result, or its
+// task continues without that.
+func (d *decision) recordCallPhase(t *Task) {
+	if d.env.SkipMetrics || t.Caller.IsZero() || t.Call == (CallRef{}) {
 		return
 	}
 	ended := *t
-	d.passed(t, Passed{Part: PartCall, From: t.AcceptedAt, Ended: &ended})
+	d.recordPhase(t, CompletedPhase{Phase: PhaseCall, From: t.AcceptedAt, Ended: &ended})
 }
 
-// lived tells of a run that has ended.
-func (d *decision) lived(t *Task) {
-	if d.env.Unmeasured {
+// recordRunPhase reports a run that has ended.
+func (d *decision) recordRunPhase(t *Task) {
+	if d.env.SkipMetrics {
 		return
 	}
 	ended := *t
-	d.passed(t, Passed{Part: PartRun, From: t.AcceptedAt, Ended: &ended})
+	d.recordPhase(t, CompletedPhase{Phase: PhaseRun, From: t.AcceptedAt, Ended: &ended})
 }
 
-// Verdict is what became of the wish for a child. It is told to those who measure, and
-// stored nowhere.
-type Verdict struct {
+// SpawnOutcome is the result of a request for a child. It is reported for metrics, and not stored.
+type SpawnOutcome struct {
 	Kind    Kind
-	Refused string // the reason, as [Error.Reason] has it; empty: the child was started
+	Refused string // the reason, see [Error.Reason]; empty: the child was started
 }
 
-// judged tells what became of the wish for a child.
-func (d *decision) judged(kind Kind, err error) {
-	if d.env.Unmeasured {
+// recordSpawn reports the result of a request for a child.
+func (d *decision) recordSpawn(kind Kind, err error) {
+	if d.env.SkipMetrics {
 		return
 	}
-	v := Verdict{Kind: kind}
+	v := SpawnOutcome{Kind: kind}
 	if err != nil {
 		v.Refused = reasonOther
 		if known, ok := errors.AsType[*Error](err); ok {
 			v.Refused = known.Reason()
 		}
 	}
-	d.view.changes.Verdicts = append(d.view.changes.Verdicts, v)
+	d.view.changes.SpawnOutcomes = append(d.view.changes.SpawnOutcomes, v)
 }
 
 // reasonOther stands for reasons without a name.

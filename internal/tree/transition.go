@@ -5,21 +5,22 @@ import (
 	"time"
 )
 
-// Every move of a run's state is in this file, each guarded: a move from a state
-// that does not allow it is a defect and panics, since decide has to check first.
+// All state transitions of a run are in this file. Each is guarded: a transition from a state that
+// does not allow it is a defect and panics, because decide has to check first.
 
-// requester says who wants a run: nobody but a client, or a call of a task.
+// requester says who asks for a run: a call of a task, or a client (by is zero).
 type requester struct {
 	by         TaskID
 	call       CallRef
 	background bool
 	deadline   time.Time // of the run; zero: none
-	source     string    // who outside it is for; empty: nobody
-	trace      Trace     // below which it hangs; zero: below the run that asks for it
+	source     string    // the external source that the run acts for; empty: none
+	trace      Trace     // the parent in the trace; zero: the run that asks for it
 }
 
-// accept starts the next run of a task that has none: it waits for a worker. Kept of the last
-// one are its state, which move counts from, and the authority, which a root has for good.
+// accept starts the next run of a task that has no active run: it becomes pending. Two things are
+// kept from the last run: its state, for the counts in move, and the authority, which a root has
+// for good.
 func (d *decision) accept(t *Task, a requester) {
 	if t.State.Active() {
 		panic("tree: accept of a task whose run has not ended")
@@ -54,12 +55,12 @@ func (d *decision) accept(t *Task, a requester) {
 	}
 	d.emit(t, started)
 	if t.Background {
-		d.called(t)
+		d.recordCallPhase(t)
 	}
 	if !t.Deadline.IsZero() {
 		d.setTimer(t, deadlineRef, t.Deadline)
 	}
-	d.offer(t, d.begins(t))
+	d.offer(t, d.startPrecedence(t))
 }
 
 // claim gives a pending run to a worker.
@@ -67,21 +68,21 @@ func (d *decision) claim(t *Task, nonce uint64, worker string) {
 	if t.State != StatePending {
 		panic("tree: claim of a run that is not pending")
 	}
-	t.Hold = Hold{Nonce: nonce, Worker: worker, ClaimedAt: d.env.Now}
+	t.CurrentAttempt = CurrentAttempt{Nonce: nonce, Worker: worker, ClaimedAt: d.env.Now}
 	if t.StartedAt.IsZero() {
 		t.StartedAt = d.env.Now
 	}
 	d.move(t, StateRunning)
-	d.view.unready(t)
+	d.view.dropReady(t)
 	d.attach(t)
 	if t.Timeout > 0 {
-		d.setTimer(t, timeoutRef, t.timeUp(d.env.Now))
+		d.setTimer(t, timeoutRef, t.timeoutDue(d.env.Now))
 	}
 	d.emit(t, Dispatched{Epoch: t.Epoch, Worker: worker})
 }
 
-// attach gives the attempt to a stream of this replica; what other streams say
-// for it is stale from now on.
+// attach gives the attempt to a stream of this replica. Requests over other streams are stale from
+// then on.
 func (d *decision) attach(t *Task) {
 	t.Attach++
 	t.Replica = d.env.Replica
@@ -91,7 +92,7 @@ func (d *decision) attach(t *Task) {
 	})
 }
 
-// park takes a running run from its worker until what it waits for has come.
+// park takes a running run from its worker until what it waits for has arrived.
 func (d *decision) park(t *Task, on ParkedOn) {
 	if t.State != StateRunning {
 		panic("tree: park of a run that is not running")
@@ -102,44 +103,44 @@ func (d *decision) park(t *Task, on ParkedOn) {
 	d.emit(t, Parked{On: on})
 }
 
-// wake makes a parked run wait for a worker again.
+// wake makes a parked run pending again.
 func (d *decision) wake(t *Task) {
 	if t.State != StateWaiting {
 		panic("tree: wake of a run that is not parked")
 	}
 	t.Wait = ParkedOn{}
 	d.move(t, StatePending)
-	d.offer(t, goesOn)
+	d.offer(t, precedenceStarted)
 	d.emit(t, Readied{Cause: ReadySatisfied, Epoch: t.Epoch})
 }
 
-// makeWay makes a run wait for a worker again, so that there is enough of the budget left for
-// the others that are with one.
-func (d *decision) makeWay(t *Task) { d.again(t, ReadyMadeWay, goesBehind) }
+// yieldForBudget makes a run pending again, so that enough of the budget is left for the other runs
+// with workers.
+func (d *decision) yieldForBudget(t *Task) { d.reoffer(t, ReadyMadeWay, precedenceYielded) }
 
-// redeliver makes a run whose worker was lost wait for another.
-func (d *decision) redeliver(t *Task) { d.again(t, ReadyRedelivered, goesOn) }
+// redeliver makes a run whose worker was lost pending again.
+func (d *decision) redeliver(t *Task) { d.reoffer(t, ReadyRedelivered, precedenceStarted) }
 
-// again takes a run from its worker and offers it to another.
-func (d *decision) again(t *Task, cause ReadyCause, precedence int) {
+// reoffer takes a run from its worker and makes it pending again.
+func (d *decision) reoffer(t *Task, cause ReadyCause, precedence int) {
 	if t.State != StateRunning {
 		panic("tree: a run is offered again that is not running")
 	}
-	d.leaves(t, StatePending, cause == ReadyRedelivered)
+	d.transition(t, StatePending, cause == ReadyRedelivered)
 	d.endAttempt(t)
 	d.offer(t, precedence)
 	d.emit(t, Readied{Cause: cause, Epoch: t.Epoch})
 }
 
-// finish ends a run and tells everyone who waits for it. A root that has news
-// starts its next run in the same step, so nothing slips between two turns.
+// finish ends a run and notifies everything that waits for it. A root with news starts its next run
+// in the same step, so nothing is lost between two turns.
 func (d *decision) finish(t *Task, state State, reason Reason, detail string) {
 	if !t.State.Active() {
 		panic("tree: finish of a run that is not active")
 	}
 	d.dropOpenCalls(t)
 	if t.isShell() {
-		d.sayOutput(t)
+		d.appendOutput(t)
 	}
 	t.Wait, t.Reason, t.Detail, t.EndedAt = ParkedOn{}, reason, detail, d.env.Now
 	running := t.State == StateRunning
@@ -147,14 +148,14 @@ func (d *decision) finish(t *Task, state State, reason Reason, detail string) {
 	if running {
 		d.endAttempt(t)
 	}
-	d.view.unready(t)
+	d.view.dropReady(t)
 	if !t.Deadline.IsZero() {
 		set(&d.view.changes.Timers, CallKey{t.ID, deadlineRef}, nil)
 	}
 	if !t.Background {
-		d.called(t)
+		d.recordCallPhase(t)
 	}
-	d.lived(t)
+	d.recordRunPhase(t)
 	run := t.Ended()
 	d.view.changes.Runs = append(d.view.changes.Runs, &run)
 	result := Result{State: state, Reason: reason, Detail: detail, Usage: t.RunUsage, ToolUses: t.RunTools}
@@ -162,9 +163,9 @@ func (d *decision) finish(t *Task, state State, reason Reason, detail string) {
 		result.Message = t.Head
 	}
 	d.emit(t, result)
-	d.callBack(t)
+	d.requestCallback(t)
 	d.settle(t)
-	if t.Depth == 0 && t.Inbox > 0 && state != StateCancelled && (d.newsStarts(t) || d.heardOfUser(t)) {
+	if t.Depth == 0 && t.Inbox > 0 && state != StateCancelled && (d.newsMayStartRun(t) || d.hasUserMessage(t)) {
 		d.nextTurn(t)
 	}
 }
@@ -175,11 +176,11 @@ func (n *needs) finish(t *Task) {
 	}
 	n.boundary(t)
 	n.openCalls(t)
-	n.asking(t)
+	n.openApprovals(t)
 	n.settle(t)
 }
 
-// settle asks for all that wait for a run.
+// settle asks for everything that waits for a run.
 func (n *needs) settle(t *Task) {
 	if !t.Caller.IsZero() {
 		n.boundary(n.task(t.Caller))
@@ -193,13 +194,13 @@ func (n *needs) settle(t *Task) {
 	}
 }
 
-// newsStarts reports whether news of children alone may start the next run of a root that has
-// ended: not if its last run was poisoned, and not if no model would see it.
-func (d *decision) newsStarts(t *Task) bool {
+// newsMayStartRun reports whether news of children alone may start the next run of a root that has
+// ended. It may not if the last run was poisoned, or if no model would see the news.
+func (d *decision) newsMayStartRun(t *Task) bool {
 	return t.Reason != ReasonPoisoned && d.session().spent() == ""
 }
 
-// nextTurn starts the root's next run with what is in its inbox.
+// nextTurn starts the root's next run with the messages in its inbox.
 func (d *decision) nextTurn(t *Task) {
 	var a requester
 	for _, e := range d.view.inbox[t.ID] {
@@ -209,54 +210,54 @@ func (d *decision) nextTurn(t *Task) {
 	d.takeInbox(t)
 }
 
-// move changes the state and the session's counts with it.
-func (d *decision) move(t *Task, to State) { d.leaves(t, to, false) }
+// move changes the state of a run, and the session's counts with it.
+func (d *decision) move(t *Task, to State) { d.transition(t, to, false) }
 
-// leaves is move for a run that may leave its state since its worker was lost.
-func (d *decision) leaves(t *Task, to State, lost bool) {
+// transition is move for a run that may leave its state because its worker was lost.
+func (d *decision) transition(t *Task, to State, lost bool) {
 	s := d.session()
 	s.count(t.Kind, t.State, -1)
 	s.count(t.Kind, to, 1)
-	d.passes(t, to, lost)
+	d.recordStateLeft(t, to, lost)
 	t.State, t.MovedAt = to, d.env.Now
 	d.view.changes.Session = s
 	d.view.touchTask(t)
 }
 
-// offer raises the epoch and makes the pending run ready for dispatch under it.
+// offer raises the epoch of the pending run and makes it ready for dispatch under that epoch.
 func (d *decision) offer(t *Task, precedence int) {
 	t.Epoch++
 	set(&d.view.changes.Ready, t.ID, &Ready{Task: t.ID, Epoch: t.Epoch, Priority: t.Priority, Precedence: precedence, At: d.env.Now})
 }
 
-// A tree grows branch by branch rather than level by level: what has begun goes on before
-// anything else begins, and what is deeper begins first. So few agents are under way at once, a
-// parent goes on while its provider still has its conversation in the cache, and what waits for
-// a worker is a few agents' children rather than those of all.
+// A tree grows branch by branch, not level by level: started runs go before new ones, and of the
+// new ones the deeper go first. So few agents are under way at once, a parent continues while its
+// provider still caches its conversation, and the waiting runs are the children of a few agents
+// instead of all.
 const (
-	goesOn     = 1 << 20 // the precedence of a run that has begun: more than any depth
-	goesBehind = 0       // that of one which makes way for others
+	precedenceStarted = 1 << 20 // a run that has started: higher than any depth
+	precedenceYielded = 0       // a run that yields to others
 )
 
-// begins is the precedence of a run that has not begun. To a root of a tree that has grown, and to a
-// branch, a person speaks, who waits; of a new session nothing else is there to be ordered.
-func (d *decision) begins(t *Task) int {
+// startPrecedence is the precedence of a run that has not started. A person speaks to a branch, or
+// to the root of a tree that has grown, and waits for the answer, so it goes first. In a new
+// session there is nothing else to order.
+func (d *decision) startPrecedence(t *Task) int {
 	if t.Depth == 0 && d.session().Total > 1 {
-		return goesOn
+		return precedenceStarted
 	}
 	return max(0, t.Depth-1)
 }
 
-// priorityBackground is that of work that nobody waits for, and of what is
-// started for its sake.
+// priorityBackground is the priority of runs that nobody waits for, and of what they ask for.
 const priorityBackground = 1
 
 func (d *decision) setTimer(t *Task, ref CallRef, due time.Time) {
 	set(&d.view.changes.Timers, CallKey{t.ID, ref}, &Timer{Task: t.ID, Ref: ref, Due: due})
 }
 
-// timeUp is when a run that a worker has since a moment has been RUNNING for too long.
-func (t *Task) timeUp(since time.Time) time.Time {
+// timeoutDue is when a run that has been with its worker since a given time exceeds its timeout.
+func (t *Task) timeoutDue(since time.Time) time.Time {
 	due := since.Add(t.Timeout - t.Ran)
 	if t.isShell() {
 		due = due.Add(shellGrace)
@@ -264,12 +265,12 @@ func (t *Task) timeUp(since time.Time) time.Time {
 	return due
 }
 
-// endAttempt takes the run from its worker: whatever it still says is stale.
+// endAttempt takes the run from its worker, whose further requests are stale.
 func (d *decision) endAttempt(t *Task) {
 	if t.Timeout > 0 {
 		t.Ran += d.env.Now.Sub(t.ClaimedAt)
 		set(&d.view.changes.Timers, CallKey{t.ID, timeoutRef}, nil)
 	}
-	t.Hold = Hold{}
+	t.CurrentAttempt = CurrentAttempt{}
 	set(&d.view.changes.Attempts, t.ID, nil)
 }

@@ -6,15 +6,13 @@ import (
 	"github.com/coppice-run/coppice/internal/excerpt"
 )
 
-// AppendAnswer stores an assistant message that calls tools and opens the calls.
-// Answer: [Stored].
+// AppendAnswer stores an assistant message that calls tools, and opens the calls. Answer: [Stored].
 type AppendAnswer struct {
 	From
-	Message Message // blocks, model, usage and stop reason are read
+	Message Message // only blocks, model, usage and stop reason are used
 }
 
-// StartCall stores that a tool which may not run twice is about to run. Answer:
-// [Stored].
+// StartCall records that a tool which must not run twice is about to run. Answer: [Stored].
 type StartCall struct {
 	From
 	Block int
@@ -26,45 +24,44 @@ type CloseCall struct {
 	Block   int
 	Text    string
 	IsError bool
-	Denial  Denial // if the permissions deny the call
+	Denial  Denial // set if the permissions deny the call
 }
 
-// AwaitTask leaves a call open until the current run of a task below has ended,
-// or the timeout has passed; with no timeout it is closed with what there is
-// now. Answer: [Stored].
+// AwaitTask keeps a call open until the current run of a task below has ended, or the timeout has
+// passed. Without a timeout the call is closed with the output so far. Answer: [Stored].
 type AwaitTask struct {
 	From
 	Block   int
 	Target  TaskID
 	Timeout time.Duration
-	Stop    bool // the task is ended first
+	Stop    bool // end the task first
 }
 
-// Report stores what the run is doing. Answer: [Stored].
+// Report stores the run's current activity. Answer: [Stored].
 type Report struct {
 	From
 	Activity string
-	Output   string // of a command: the end of what it has printed
+	Output   string // of a command: the end of its output
 }
 
 // Stored says that a worker's request was stored.
 type Stored struct {
-	// Ordinal is the place of an appended message.
+	// Ordinal is the ordinal of the appended message.
 	Ordinal int
-	// Boundary is the ordinal of the transcript's last message if no call is open
-	// any more, else 0: the model has to see what has come up to there.
+	// Boundary is the ordinal of the transcript's last message if no call is open any more, else 0.
+	// The model must see all messages up to it.
 	Boundary int
-	// Spent says with a boundary how the session's budget is spent; empty if it is not. No
-	// model is to be called then.
+	// Spent is set with a boundary, and says how the session's budget is used up. If it is not
+	// empty, no model must be called.
 	Spent string
-	// Short says with a boundary that the session's budget has less left than the calls of
-	// its runs are reckoned to take. The run is to be parked, and will be offered again.
+	// Short is set with a boundary if the session's budget does not cover the estimated calls of
+	// its runs. The run must be parked, and will be offered again.
 	Short bool
-	// Source says with a boundary who outside the run is on behalf of; empty: nobody.
+	// Source is set with a boundary: the external source that the run acts for; empty: none.
 	Source string
 	// Approved answers [Ask]: the call may run.
 	Approved bool
-	// Launched are the commands among the children that were asked for.
+	// Launched are the commands among the requested children.
 	Launched []Launch
 }
 
@@ -75,13 +72,14 @@ func (d *decision) stored(t *Task) Stored {
 	if t.OpenCalls > 0 {
 		return Stored{}
 	}
-	return d.goOn(t)
+	return d.atBoundary(t)
 }
 
-// goOn answers a request after which the model has to see the transcript as it is.
-func (d *decision) goOn(t *Task) Stored {
+// atBoundary answers a request after which the model has to see the transcript in its current
+// state.
+func (d *decision) atBoundary(t *Task) Stored {
 	s := d.session()
-	return Stored{Boundary: t.NextOrdinal - 1, Spent: s.spent(), Short: s.short(t), Source: t.Source}
+	return Stored{Boundary: t.NextOrdinal - 1, Spent: s.spent(), Short: s.mustYield(t), Source: t.Source}
 }
 
 func (c AppendAnswer) needs(n *needs) { n.task(c.From.Task) }
@@ -110,7 +108,7 @@ func (c AppendAnswer) decide(d *decision) (Answer, error) {
 	if err := d.session().Limits.checkAnswer(&c.Message); err != nil {
 		return nil, err
 	}
-	d.took(t, c.From)
+	d.recordRequest(t, c.From)
 	m := d.appendAnswer(t, c.Message)
 	for _, call := range opened {
 		d.view.touchCall(call)
@@ -120,7 +118,7 @@ func (c AppendAnswer) decide(d *decision) (Answer, error) {
 	t.RunTools += len(opened)
 	t.ToolUses += len(opened)
 	for _, activity := range activities(m.Blocks) {
-		t.doing(activity)
+		t.addActivity(activity)
 	}
 	return Stored{Ordinal: m.Ordinal}, nil
 }
@@ -133,13 +131,13 @@ func (d *decision) appendAnswer(t *Task, said Message) *Message {
 	m := d.append(t, &Message{
 		Role: RoleAssistant, Blocks: said.Blocks, Model: said.Model, Usage: said.Usage, Stop: said.Stop,
 	})
-	if m.says() {
+	if m.hasText() {
 		t.Answer = m.Ordinal
 	}
 	return m
 }
 
-// openCall gives an open call of the attempt's message that the worker sees to.
+// openCall gives an open call of the attempt's message that the worker handles itself.
 func (d *decision) openCall(t *Task, block int) (*Call, error) {
 	c := d.view.call(t.ID, CallRef{t.OpenMessage, block})
 	switch {
@@ -155,7 +153,7 @@ func (d *decision) openCall(t *Task, block int) (*Call, error) {
 	return c, nil
 }
 
-// openCall asks also for what is read when the call is closed.
+// openCall also asks for what is read when the call is closed.
 func (n *needs) openCall(f From, block int) {
 	if t := n.task(f.Task); t != nil {
 		n.boundary(t)
@@ -174,7 +172,7 @@ func (c StartCall) decide(d *decision) (Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.took(t, c.From)
+	d.recordRequest(t, c.From)
 	call.State = CallStarted
 	d.view.touchCall(call)
 	return Stored{}, nil
@@ -194,7 +192,7 @@ func (c CloseCall) decide(d *decision) (Answer, error) {
 	if err := d.session().Limits.checkPart("the result", c.Text); err != nil {
 		return nil, err
 	}
-	d.took(t, c.From)
+	d.recordRequest(t, c.From)
 	call.Text, call.IsError = c.Text, c.IsError
 	d.closeDenied(t, call, c.Denial)
 	return d.stored(t), nil
@@ -218,7 +216,7 @@ func (c AwaitTask) decide(d *decision) (Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.took(t, c.From)
+	d.recordRequest(t, c.From)
 	target, err := d.below(t, c.Target)
 	if t.Source != "" {
 		err = errInternal(t)
@@ -228,14 +226,14 @@ func (c AwaitTask) decide(d *decision) (Answer, error) {
 		call.Text, call.IsError = err.Error(), true
 		d.closeCall(t, call)
 	case c.Stop:
-		d.stop(t, call, target)
+		d.stopTask(t, call, target)
 	case target.State.Terminal():
 		call.Child, call.ByOutcome, call.Reads = ChildRun{target.ID, target.Run}, true, true
 		call.IsError = target.State != StateCompleted
 		d.closeCall(t, call)
 	case c.Timeout <= 0:
 		call.Child, call.Reads = ChildRun{target.ID, target.Run}, true
-		d.show(call, target)
+		d.setCallOutput(call, target)
 		d.closeCall(t, call)
 	default:
 		call.State, call.Child, call.Reads = CallWaiting, ChildRun{target.ID, target.Run}, true
@@ -246,7 +244,7 @@ func (c AwaitTask) decide(d *decision) (Answer, error) {
 	return d.stored(t), nil
 }
 
-// watch links a call to the current run of the task it waits for.
+// watch links a call to the current run of the task that it waits for.
 func (d *decision) watch(target, t *Task, call *Call) {
 	run := ChildRun{target.ID, target.Run}
 	row := WaitRow{Target: run, Task: t.ID, Ref: call.Ref}
@@ -256,7 +254,7 @@ func (d *decision) watch(target, t *Task, call *Call) {
 	d.view.touchTask(target)
 }
 
-// reportEvery is how often the activity of a run makes an event, at most.
+// reportEvery is the minimum time between events about a run's activity.
 const reportEvery = time.Second
 
 func (c Report) needs(n *needs) { n.task(c.From.Task) }
@@ -268,9 +266,9 @@ func (c Report) decide(d *decision) (Answer, error) {
 	}
 	t.LastSeq = c.From.Seq
 	if t.isShell() {
-		t.prints(c.Output)
+		t.setOutput(c.Output)
 	} else {
-		t.doing(excerpt.Head(c.Activity, maxActivity))
+		t.addActivity(excerpt.Head(c.Activity, maxActivity))
 	}
 	d.view.touchTask(t)
 	if d.env.Now.Sub(t.ReportedAt) >= reportEvery {

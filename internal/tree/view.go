@@ -5,25 +5,25 @@ import (
 	"slices"
 )
 
-// View is the part of one session that commands read and change. The store fills
-// it with what [View.Missing] asks for, lets commands be decided on it one after
-// another, and writes its [Changes]. Not safe for concurrent use.
+// View is the part of one session that commands read and change. The store fills it with the rows
+// that [View.Missing] names, decides commands on it one after another, and writes its [Changes]. It
+// is not safe for concurrent use.
 type View struct {
 	session   *Session
-	tasks     map[TaskID]*Task    // nil: looked for and not there
-	children  map[TaskID][]TaskID // those of tasks, by their parents; nil: to be found anew
-	stored    map[TaskID]*Task    // those of them that have a row, as it is
+	tasks     map[TaskID]*Task    // nil: looked up, does not exist
+	children  map[TaskID][]TaskID // ids of tasks by parent; nil: to be computed
+	stored    map[TaskID]*Task    // tasks as their rows have them
 	calls     map[TaskID]map[CallRef]*Call
-	open      map[TaskID]bool // all open calls of the task are in calls
+	open      map[TaskID]bool // calls has all open calls of the task
 	inbox     map[TaskID][]*InboxEntry
 	watchers  map[ChildRun][]WaitRow
 	callbacks map[ChildRun]*Callback
-	below     map[TaskID]bool // all tasks below the task are in tasks
+	below     map[TaskID]bool // tasks has all tasks below the task
 
 	approvals map[ApprovalID]*Approval
 
 	changes Changes
-	asked   needs // of Missing
+	asked   needs // reused by Missing
 }
 
 // CallKey names a call within its session.
@@ -32,8 +32,8 @@ type CallKey struct {
 	Ref  CallRef
 }
 
-// Changes is what has to be written, all of it or nothing. In the maps a nil
-// value means that the row goes. Rows of the slices are new.
+// Changes is what has to be written, all of it or nothing. In the maps a nil value deletes the row.
+// Rows of the slices are new.
 type Changes struct {
 	Session   *Session // nil: unchanged
 	Tasks     map[TaskID]*Task
@@ -42,24 +42,24 @@ type Changes struct {
 	Runs      []*Run
 	Events    []*Event
 	Inbox     map[MessageID]*InboxEntry
-	Waits     map[WaitRow]bool // false: the row goes
+	Waits     map[WaitRow]bool // false: the row is deleted
 	Timers    map[CallKey]*Timer
 	Ready     map[TaskID]*Ready
 	Attempts  map[TaskID]*Attempt
 	Callbacks map[ChildRun]*Callback
 
-	// Passed are the parts of runs' lives that are over. They are no rows.
-	Passed []Passed
-	// Verdicts are what became of wishes for children. They are no rows.
-	Verdicts []Verdict
+	// Phases are the phases of runs that are over. They are not stored.
+	Phases []CompletedPhase
+	// SpawnOutcomes are the results of requests for children. They are not stored.
+	SpawnOutcomes []SpawnOutcome
 
 	Approvals map[ApprovalID]*Approval
 
-	// Released are runs whose workers have to be told to let commands go on in the
-	// background. They are no rows.
-	Released []Released
-	// Revoked are attempts that were ended from outside: their workers have to be
-	// told at once. They are no rows.
+	// Released are runs whose workers must be told to move commands to the background. They are not
+	// stored.
+	Released []ReleasedCommands
+	// Revoked are attempts that were ended from outside. Their workers must be told at once. They
+	// are not stored.
 	Revoked []Revoked
 }
 
@@ -70,10 +70,10 @@ type Revoked struct {
 	Epoch   int64
 }
 
-// NewView gives a view of a session, nil if there is none.
+// NewView makes a view of a session; nil if the session does not exist.
 func NewView(session *Session) *View { return &View{session: session} }
 
-// set puts a value into a map, which is made with the first: of most views few are needed.
+// set puts a value into a map, and makes the map if it is nil: most views use few of their maps.
 func set[K comparable, V any](m *map[K]V, key K, value V) {
 	if *m == nil {
 		*m = map[K]V{}
@@ -81,13 +81,13 @@ func set[K comparable, V any](m *map[K]V, key K, value V) {
 	(*m)[key] = value
 }
 
-// Changes gives what the commands decided so far have changed.
+// Changes returns what the commands decided so far have changed.
 func (v *View) Changes() *Changes { return &v.changes }
 
-// Committed says that the changes are stored. The view can be gone on with as long as
-// nobody else changes the session. What has ended is dropped from it: whoever asks for it
-// is told that it is missing.
-func (v *View) Committed() {
+// MarkCommitted is called when the changes are stored. The view can be used for more commands as
+// long as nobody else changes the session. Rows of tasks that have ended are dropped from it;
+// commands that need them get them as missing.
+func (v *View) MarkCommitted() {
 	for id, t := range v.changes.Tasks {
 		if t.State.Terminal() && t.Depth > 0 {
 			delete(v.tasks, id)
@@ -110,12 +110,12 @@ func (v *View) Committed() {
 	v.callbacks, v.approvals, v.changes = nil, nil, Changes{}
 }
 
-// Held gives a task if the view holds it, and otherwise nil.
-func (v *View) Held(id TaskID) *Task { return v.tasks[id] }
+// HeldTask returns a task; nil if the view does not hold it.
+func (v *View) HeldTask(id TaskID) *Task { return v.tasks[id] }
 
-// Stored gives a task as its row is, if the view holds it and it has one, and otherwise nil.
-// It is another one once that has changed.
-func (v *View) Stored(id TaskID) *Task { return v.stored[id] }
+// StoredTask returns a task as its row has it; nil if it has no row or the view does not hold it.
+// The task is overwritten when changes are committed.
+func (v *View) StoredTask(id TaskID) *Task { return v.stored[id] }
 
 func (v *View) store(t *Task) {
 	if stored := v.stored[t.ID]; stored != nil {
@@ -126,20 +126,20 @@ func (v *View) store(t *Task) {
 	set(&v.stored, t.ID, &copied)
 }
 
-// Size is how many tasks the view holds.
+// Size is the number of tasks that the view holds.
 func (v *View) Size() int { return len(v.tasks) }
 
-// Session gives the session as it is now, or nil.
+// Session returns the session in its current state; nil if it does not exist.
 func (v *View) Session() *Session { return v.session }
 
-// Needs names rows that a command reads and that the view does not hold yet.
+// Needs names rows that a command reads and the view does not hold yet.
 type Needs struct {
 	Tasks     []TaskID
 	Calls     []CallKey
-	OpenCalls []TaskID   // every call of the task that is not closed
+	OpenCalls []TaskID   // all calls of the task that are not closed
 	Inbox     []TaskID   // the whole inbox, oldest first
-	Watchers  []ChildRun // every wait on that run
-	Below     []TaskID   // every task below the task; below none: every task
+	Watchers  []ChildRun // all waits for that run
+	Below     []TaskID   // all tasks below the task; zero id: all tasks
 	Approvals []ApprovalID
 	Callbacks []ChildRun // the callback of that run
 }
@@ -149,15 +149,15 @@ func (n *Needs) Empty() bool {
 	return len(n.Tasks)+len(n.Calls)+len(n.OpenCalls)+len(n.Inbox)+len(n.Watchers)+len(n.Below)+len(n.Callbacks)+len(n.Approvals) == 0
 }
 
-// Missing names what has to be put before cmd can be decided. Rows lead to rows,
-// so ask again after putting, until nothing is missing.
+// Missing names the rows that must be put before cmd can be decided. Rows may lead to other rows,
+// so call it again after putting, until nothing is missing.
 func (v *View) Missing(cmd Command) Needs {
 	v.asked = needs{view: v}
 	cmd.needs(&v.asked)
 	return v.asked.Needs
 }
 
-// PutTask hands the view a stored task; nil means that there is none.
+// PutTask gives the view a stored task; nil: it does not exist.
 func (v *View) PutTask(id TaskID, t *Task) {
 	if _, held := v.tasks[id]; held {
 		return
@@ -169,7 +169,7 @@ func (v *View) PutTask(id TaskID, t *Task) {
 	}
 }
 
-// PutCall hands the view a stored call; nil means that there is none.
+// PutCall gives the view a stored call; nil: it does not exist.
 func (v *View) PutCall(key CallKey, c *Call) {
 	if _, held := v.calls[key.Task][key.Ref]; !held {
 		v.holdCall(key, c)
@@ -185,7 +185,7 @@ func (v *View) holdCall(key CallKey, c *Call) {
 	calls[key.Ref] = c
 }
 
-// PutOpenCalls hands the view every stored call of a task that is not closed.
+// PutOpenCalls gives the view all stored open calls of a task.
 func (v *View) PutOpenCalls(id TaskID, calls []*Call) {
 	for _, c := range calls {
 		v.PutCall(CallKey{id, c.Ref}, c)
@@ -193,21 +193,21 @@ func (v *View) PutOpenCalls(id TaskID, calls []*Call) {
 	set(&v.open, id, true)
 }
 
-// PutInbox hands the view the whole stored inbox of a task, oldest first.
+// PutInbox gives the view the whole stored inbox of a task, oldest first.
 func (v *View) PutInbox(id TaskID, entries []*InboxEntry) {
 	if _, held := v.inbox[id]; !held {
 		set(&v.inbox, id, entries)
 	}
 }
 
-// PutWatchers hands the view all stored waits on a run.
+// PutWatchers gives the view all stored waits for a run.
 func (v *View) PutWatchers(run ChildRun, rows []WaitRow) {
 	if _, held := v.watchers[run]; !held {
 		set(&v.watchers, run, rows)
 	}
 }
 
-// PutBelow hands the view every stored task below one.
+// PutBelow gives the view all stored tasks below a task.
 func (v *View) PutBelow(id TaskID, tasks []*Task) {
 	for _, t := range tasks {
 		v.PutTask(t.ID, t)
@@ -215,8 +215,7 @@ func (v *View) PutBelow(id TaskID, tasks []*Task) {
 	set(&v.below, id, true)
 }
 
-// PutCallback hands the view the stored callback of a run; nil means that there is
-// none.
+// PutCallback gives the view the stored callback of a run; nil: there is none.
 func (v *View) PutCallback(run ChildRun, c *Callback) {
 	if _, held := v.callbacks[run]; !held {
 		set(&v.callbacks, run, c)
@@ -251,7 +250,7 @@ func (n *needs) openCalls(t *Task) {
 	}
 }
 
-// watchers asks for the waits on a task's current run.
+// watchers asks for the waits for a task's current run.
 func (n *needs) watchers(t *Task) []WaitRow {
 	if t == nil || t.Watchers == 0 {
 		return nil
@@ -264,14 +263,14 @@ func (n *needs) watchers(t *Task) []WaitRow {
 	return rows
 }
 
-// ancestors asks for everything between a task and the root.
+// ancestors asks for all tasks from a task up to the root.
 func (n *needs) ancestors(id TaskID) {
 	for t := n.task(id); t != nil && !t.Parent.IsZero(); {
 		t = n.task(t.Parent)
 	}
 }
 
-// task gives a task that the command has asked for; nil if there is none.
+// task gives a task that the command has asked for; nil if it does not exist.
 func (v *View) task(id TaskID) *Task {
 	t, held := v.tasks[id]
 	if !held {
@@ -303,7 +302,7 @@ func (v *View) openCalls(t *Task) []*Call {
 	return open
 }
 
-// touchTask marks a task as changed, and with it its session.
+// touchTask marks a task as changed.
 func (v *View) touchTask(t *Task) {
 	if v.tasks[t.ID] == nil {
 		v.children = nil
@@ -312,9 +311,9 @@ func (v *View) touchTask(t *Task) {
 	set(&v.changes.Tasks, t.ID, t)
 }
 
-// unready says that a run waits for a worker no longer. There is a row of it only if it
-// did when it was last stored.
-func (v *View) unready(t *Task) {
+// dropReady records that a run no longer waits for a worker. It has a row to delete only if it was
+// pending when it was last stored.
+func (v *View) dropReady(t *Task) {
 	if was := v.stored[t.ID]; was != nil && was.State == StatePending {
 		set(&v.changes.Ready, t.ID, nil)
 		return

@@ -6,12 +6,11 @@ import (
 	"github.com/google/uuid"
 )
 
-// maxWorkspace bounds the name of a workspace, in bytes.
+// maxWorkspace limits the name of a workspace, in bytes.
 const maxWorkspace = 100
 
-// CheckWorkspace refuses what can't be the name of a workspace that sessions share:
-// it is the name of one directory, and never that of a session's own, which is the
-// session's id.
+// CheckWorkspace refuses an invalid name of a shared workspace. It must be the name of one
+// directory, and not that of a session's own directory, which is the session's id.
 func CheckWorkspace(name string) error {
 	if name == "" {
 		return nil
@@ -31,9 +30,9 @@ func CheckWorkspace(name string) error {
 	return nil
 }
 
-// isolate says where a task works: where its parent does, in a worktree of its own
-// below that if its agent wants one.
-func (t *Task) isolate(parent *Task, agent Agent) {
+// setWorktrees sets where a task works: where its parent does, or in a worktree of its own below
+// that if its agent wants one.
+func (t *Task) setWorktrees(parent *Task, agent Agent) {
 	t.Worktrees = parent.Worktrees
 	if agent.Worktree {
 		t.Worktrees = strings.TrimSpace(t.Worktrees + " " + t.ID.String())

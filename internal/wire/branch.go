@@ -53,5 +53,5 @@ func compactFrom(c *pb.Compact, from tree.From) (tree.Command, error) {
 	if err != nil {
 		return nil, err
 	}
-	return tree.Compact{From: from, UpTo: int(c.GetUpTo()), Said: m}, nil
+	return tree.Compact{From: from, UpTo: int(c.GetUpTo()), Summary: m}, nil
 }

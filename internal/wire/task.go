@@ -79,7 +79,7 @@ func Session(s *tree.Session, root *tree.Task) *pb.Session {
 
 		OpenApprovals: int32(s.Asking),
 		DeniedCalls:   int32(s.DeniedCalls),
-		CurrentTaskId: id(s.GoesOnWith()),
+		CurrentTaskId: id(s.CurrentTask()),
 		CloseTime:     timestamp(s.ClosedAt),
 		NoBackground:  s.Limits.NoBackground,
 		Workspace:     s.Workspace,

@@ -1,4 +1,4 @@
--- Reads what the current run of a task was asked to do, and how it has answered.
+-- Reads the prompt and the answer of a task's current run.
 -- Inputs: ?1 session, ?2 task; NULL: the root, ?3 the role of users.
 -- Result: rows of messages, at most one of each.
 WITH current AS (

@@ -1,6 +1,6 @@
--- Finds hosts that callbacks of approvals call, whether they are due or not, as callbacks_hosts
--- finds those of others.
--- Inputs: ?1 the host to go on after, ?2 how many, at least 1.
+-- Finds the hosts of the callbacks of approvals, due or not, as callbacks_hosts does for those of
+-- runs.
+-- Inputs: ?1 the host to continue after, ?2 how many, at least 1.
 -- Result: hosts, in order.
 WITH RECURSIVE hosts (host, nth) AS (
   SELECT (

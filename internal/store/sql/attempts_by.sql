@@ -1,4 +1,4 @@
--- Finds the attempts of a worker under a number that it has chosen.
+-- Finds the attempts of a worker with a nonce that the worker has chosen.
 -- Inputs: ?1 worker, ?2 nonce.
 -- Result: rows of attempts.
 SELECT {attempts} FROM attempts

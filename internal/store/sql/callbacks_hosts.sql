@@ -1,6 +1,6 @@
--- Finds hosts that callbacks call, whether they are due or not. It steps from host to host,
--- so that it does not matter how many callbacks there are of one.
--- Inputs: ?1 the host to go on after, ?2 how many, at least 1.
+-- Finds the hosts of callbacks, due or not. It steps from host to host, so its cost does not
+-- depend on how many callbacks a host has.
+-- Inputs: ?1 the host to continue after, ?2 how many, at least 1.
 -- Result: hosts, in order.
 WITH RECURSIVE hosts (host, nth) AS (
   SELECT (SELECT {host} FROM callbacks {by callbacks_host} WHERE {host} > ?1 ORDER BY {host} LIMIT 1), 1

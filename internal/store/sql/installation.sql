@@ -1,4 +1,4 @@
--- Reads which database this is.
+-- Reads the id of the installation.
 -- Inputs: none.
--- Result: installation; no row in a new database.
+-- Result: installation; no row if the database is new.
 SELECT installation FROM meta

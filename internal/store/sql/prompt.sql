@@ -1,4 +1,4 @@
--- Reads what a run was asked to do.
+-- Reads the prompt of a run.
 -- Inputs: ?1 session, ?2 task, ?3 run, ?4 the role of users.
 -- Result: rows of messages, at most one.
 SELECT {messages} FROM messages

@@ -1,7 +1,7 @@
--- Looks whether any run might be announced, whether any that waits goes before others of its
--- session, and how many are announced.
--- Inputs: now, ?2 in how many microseconds every announcement has ended.
--- Result: whether; whether; how many announcements are in force.
+-- Checks whether any run may be announced and whether any waiting run has precedence over others
+-- of its session, and counts the announcements.
+-- Inputs: now, ?2 microseconds from now, the latest time at which an announcement can expire.
+-- Result: any may be announced; any has precedence; announcements that have not expired.
 SELECT EXISTS (SELECT 1 FROM ready {by ready_queue} WHERE announced_until = 0)
   OR EXISTS (SELECT 1 FROM ready {by ready_announced} WHERE announced_until > 0 AND announced_until <= {now})
   OR EXISTS (SELECT 1 FROM ready {by ready_announced} WHERE announced_until > 0 AND announced_until > {now} + ?2)

@@ -1,4 +1,4 @@
--- Says how far the turns of sessions have come.
--- Inputs: ?1 the tag of a run that was offered.
+-- Advances the virtual time of the fair queue of sessions.
+-- Inputs: ?1 the tag of a run that was announced.
 -- Result: none.
 UPDATE meta SET fair_now = ?1 WHERE fair_now < ?1

@@ -1,5 +1,5 @@
--- Counts what each tenant runs, or may run since it was announced, whether in time or
--- not: a run can only be claimed while it is announced. Commands (kind 2) do not count.
+-- Counts the runs of each tenant that are with workers or announced. Expired announcements count
+-- too, because such a run can still be claimed. Commands (kind 2) do not count.
 -- Inputs: none.
 -- Result: tenant, count.
 SELECT tenant, count(*) FROM (

@@ -1,5 +1,5 @@
--- Takes the beats of replicas that come from the future for beats of now: the clock has been set
--- back. Who lives beats again within a second, and the others are silent since then.
+-- Sets heartbeats that lie in the future to now: the clock has been set back. A live replica
+-- sends another heartbeat within a second; any other counts as silent from now on.
 -- Inputs: now.
 -- Result: none.
 UPDATE replicas SET beat = {now} WHERE beat > {now} + 1000000

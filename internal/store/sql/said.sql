@@ -1,4 +1,4 @@
--- Reads the last messages of a run with a role.
+-- Reads the last messages of a run that have a given role.
 -- Inputs: ?1 session, ?2 task, ?3 run, ?4 role, ?5 the last ordinal, ?6 how many.
 -- Result: rows of messages, newest first.
 SELECT {messages} FROM messages

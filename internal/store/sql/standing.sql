@@ -1,4 +1,5 @@
--- Looks how far a task of a tenant's session has come, if the session was not deleted.
+-- Reads the state of the current run of a task of a tenant's session, if the session was not
+-- deleted.
 -- Inputs: ?1 session, ?2 tenant, ?3 task; NULL: the root.
 -- Result: id, run, state.
 SELECT id, run, state FROM tasks WHERE session = ?1

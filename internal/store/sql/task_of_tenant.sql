@@ -1,4 +1,4 @@
--- Reads a task of a tenant's session, if the session was not deleted, with its limits.
+-- Reads a task of a tenant's session with the session's limits, if the session was not deleted.
 -- Inputs: ?1 session, ?2 tenant, ?3 task; NULL: the root.
 -- Result: rows of tasks, and limits.
 SELECT {tasks}, (SELECT limits FROM sessions WHERE id = ?1) FROM tasks WHERE session = ?1

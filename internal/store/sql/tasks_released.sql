@@ -1,4 +1,4 @@
--- Finds the runs of a replica that are to let commands go on in the background.
+-- Finds the runs of a replica whose workers have to move commands to the background.
 -- Inputs: ?1 replica.
 -- Result: rows of tasks.
 SELECT {tasks} FROM tasks WHERE replica = ?1 AND release_message > 0

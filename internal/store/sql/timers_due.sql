@@ -1,4 +1,4 @@
--- Finds the timers whose time has come.
+-- Finds the timers that are due.
 -- Inputs: now, ?2 how many.
--- Result: rows of timers, the longest due first.
+-- Result: rows of timers, longest due first.
 SELECT {timers} FROM timers WHERE due <= {now} ORDER BY due LIMIT ?2

@@ -1,8 +1,8 @@
--- Counts what waits of each tenant, and how much of it would run if workers were there, as far
--- as its sessions may run more.
+-- Counts the waiting runs of each tenant, and how many of them the caps of their sessions let
+-- run.
 -- Inputs: now.
--- Result: tenant, runs, those within the caps of sessions, since when the oldest waits whose
--- session may run more, for how long.
+-- Result: tenant, runs, runs within the caps of sessions, and since when and how long the oldest
+-- run waits whose session may run more.
 SELECT tenant, CAST(sum(runs) AS bigint),
   CAST(sum(CASE WHEN room <= 0 THEN 0 WHEN runs < room THEN runs ELSE room END) AS bigint),
   coalesce(min(CASE WHEN room > 0 THEN at END), 0),

@@ -1,5 +1,5 @@
--- Says of a worker, wherever its streams are or will be, that it is to take no run any more.
--- Inputs: ?1 now, ?2 worker, ?3 pool, ?4 slots, ?5 version, ?6 when it began.
+-- Marks a worker as draining, for all replicas it is or will be connected to.
+-- Inputs: ?1 now, ?2 worker, ?3 pool, ?4 slots, ?5 version, ?6 when it started.
 -- Result: none.
 INSERT INTO workers (replica, id, pool, slots, version, started_at, draining, drained_at)
 VALUES ('', ?2, ?3, ?4, ?5, ?6, TRUE, {now})

@@ -1,5 +1,5 @@
--- Forgets the workers of replicas of which nothing is known, and of those that were to drain
--- which it was a day ago and that no replica knows any more.
+-- Deletes workers whose replica has been deleted, if they were marked as draining more than a
+-- day ago and no replica knows them any more.
 -- Inputs: now.
 -- Result: none.
 DELETE FROM workers WHERE (SELECT id FROM replicas WHERE replicas.id = workers.replica) IS NULL

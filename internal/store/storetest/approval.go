@@ -64,7 +64,7 @@ func approvals(t *testing.T, d Dialect) {
 		t.Errorf("the root is %+v", task)
 	}
 	eq(t, "open calls", len(b.openCalls(cmd.ID, root)), 3)
-	if broken := tree.Diagnose(must[*tree.Rows](t)(b.Rows(t.Context(), cmd.ID))); len(broken) > 0 {
+	if broken := tree.Diagnose(must[*tree.SessionRows](t)(b.Rows(t.Context(), cmd.ID))); len(broken) > 0 {
 		t.Errorf("broken: %+v", broken)
 	}
 }

@@ -82,7 +82,7 @@ func summaries(t *testing.T, d Dialect) {
 	w.calls("read")
 	w.closes(1, "the file", false)
 	said := tree.Message{Blocks: say("in short"), Model: "m-1", Usage: tree.Usage{Input: 9}, Stop: tree.StopEndTurn}
-	stored := b.must(id, tree.Compact{From: w.from(), UpTo: 1, Said: said}).(tree.Stored)
+	stored := b.must(id, tree.Compact{From: w.from(), UpTo: 1, Summary: said}).(tree.Stored)
 	eq(t, "the summary's ordinal", stored.Ordinal, 4)
 	w.answers("done")
 	b.must(id, tree.ChangeSession{Budget: &tree.Budget{ModelCalls: 9}})

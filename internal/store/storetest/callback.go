@@ -52,7 +52,7 @@ func callbacks(t *testing.T, d Dialect) {
 	b.must(id, tree.SettleCallback{CallbackKey: tree.CallbackKey{Task: task, Run: 1}, Try: 2, MaxTries: 5, Delivered: true})
 	b.clock.advance(time.Hour)
 	eq(t, "callbacks due after the delivery", must[int](t)(b.dueCallbacks()), 0)
-	rows := must[*tree.Rows](t)(b.Rows(t.Context(), id))
+	rows := must[*tree.SessionRows](t)(b.Rows(t.Context(), id))
 	if found := tree.Diagnose(rows); len(found) > 0 || len(rows.Callbacks) > 0 {
 		t.Errorf("found %+v, left %+v", found, rows.Callbacks)
 	}
@@ -90,7 +90,7 @@ func callbacksOfApprovals(t *testing.T, d Dialect) {
 	eq(t, "callbacks of runs", must[int](t)(b.dueCallbacks()), 0)
 	b.must(cmd.ID, tree.Cancel{Detail: "enough"})
 	eq(t, "callbacks of runs at the end", must[int](t)(b.dueCallbacks()), 1)
-	if found := tree.Diagnose(must[*tree.Rows](t)(b.Rows(t.Context(), cmd.ID))); len(found) > 0 {
+	if found := tree.Diagnose(must[*tree.SessionRows](t)(b.Rows(t.Context(), cmd.ID))); len(found) > 0 {
 		t.Errorf("found %+v", found)
 	}
 }
@@ -98,7 +98,7 @@ func callbacksOfApprovals(t *testing.T, d Dialect) {
 // asked gives the callbacks of approvals that are due, of which there are to be so many.
 func (b *bundle) asked(want int) []store.Callback {
 	b.t.Helper()
-	due, next, err := b.DueAsked(b.t.Context(), "", 10, 10)
+	due, next, err := b.DueApprovalCallbacks(b.t.Context(), "", 10, 10)
 	if err != nil || next != "" || len(due) != want {
 		b.t.Fatalf("due are %+v, %q, %v; want %d", due, next, err, want)
 	}
@@ -213,7 +213,7 @@ func (h *history) hooks(from tree.From) tree.Command {
 // compareCallbacks compares the callbacks that are stored with those in memory.
 func (h *history) compareCallbacks(want *tree.Changes) {
 	h.t.Helper()
-	rows := must[*tree.Rows](h.t)(h.Rows(h.t.Context(), session(1)))
+	rows := must[*tree.SessionRows](h.t)(h.Rows(h.t.Context(), session(1)))
 	open := 0
 	for _, c := range want.Callbacks {
 		if c != nil {

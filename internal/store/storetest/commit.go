@@ -39,7 +39,7 @@ func groupCommit(t *testing.T, d Dialect) {
 		must[tree.Answer](t)(p.Wait(b.t.Context()))
 	}
 	b.stop()
-	told := b.told()
+	told := b.committed()
 	if len(told) != 1 || len(told[0].Sessions) != 20 || len(told[0].Ready) != 20 {
 		t.Fatalf("the hook was told %+v, not of one commit of 20 sessions with a ready run each", told)
 	}
@@ -63,7 +63,7 @@ func batchBound(t *testing.T, d Dialect) {
 		must[tree.Answer](t)(p.Wait(b.t.Context()))
 	}
 	b.stop()
-	eq(t, "the number of commits", len(b.told()), 3)
+	eq(t, "the number of commits", len(b.committed()), 3)
 }
 
 // refusals: a refused command changes nothing, for itself or for the others.
@@ -91,7 +91,7 @@ func refusals(t *testing.T, d Dialect) {
 		}
 	}
 	b.stop()
-	eq(t, "the number of commits", len(b.told()), 1)
+	eq(t, "the number of commits", len(b.committed()), 1)
 	eq(t, "the number of tasks", len(must[[]tree.Task](t)(b.Tree(b.t.Context(), id))), 2)
 	b.events(id)
 }
@@ -140,7 +140,7 @@ func gapFree(t *testing.T, d Dialect) {
 	wg.Wait()
 	b.stop()
 	heard := map[tree.SessionID]int64{}
-	for _, c := range b.told() {
+	for _, c := range b.committed() {
 		for _, s := range c.Sessions {
 			if s.LastSeq <= heard[s.Session] {
 				t.Errorf("the hook heard of event %d after event %d", s.LastSeq, heard[s.Session])

@@ -25,7 +25,7 @@ func histories(t *testing.T, d Dialect) {
 			t.Parallel()
 			h := &history{
 				bundle: setup(t, d), rng: rand.New(rand.NewPCG(seed, 1)),
-				view: tree.NewView(nil), ids: counted(),
+				view: tree.NewView(nil), ids: sequentialIDs(),
 			}
 			h.play(create(1))
 			for range 60 {
@@ -243,7 +243,7 @@ func (h *history) compareQueues(want *tree.Changes) {
 	for _, timer := range timers {
 		eq(h.t, "a timer", timer.Timer, *want.Timers[tree.CallKey{Task: timer.Task, Ref: timer.Ref}])
 	}
-	attempts, err := h.AttemptsOf(h.t.Context(), replica)
+	attempts, err := h.AttemptsOfReplica(h.t.Context(), replica)
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -251,7 +251,7 @@ func (h *history) compareQueues(want *tree.Changes) {
 		working = append(working, a.Task)
 		eq(h.t, "an attempt", a.Attempt, *want.Attempts[a.Task])
 	}
-	taken, err := h.TakeReady(h.t.Context(), 1<<20, time.Second)
+	taken, err := h.PickReady(h.t.Context(), 1<<20, time.Second)
 	if err != nil {
 		h.t.Fatal(err)
 	}

@@ -33,7 +33,7 @@ func largeTexts(t *testing.T, d Dialect) {
 	}
 	for turn := range 3 {
 		if turn == 1 {
-			if _, err := b.Beat(t.Context(), replica, 1, time.Minute); err != nil {
+			if _, err := b.Heartbeat(t.Context(), replica, 1, time.Minute); err != nil {
 				t.Fatal(err)
 			}
 		}

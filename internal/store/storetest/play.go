@@ -71,7 +71,7 @@ func (b *bundle) claimed(id tree.SessionID, cmd tree.Claim) (atHand bool) {
 	b.t.Helper()
 	p := must[*store.Pending](b.t)(b.Submit(b.t.Context(), id, cmd))
 	tenant := must[tree.Answer](b.t)(p.Wait(b.t.Context())).(*tree.Claimed).Tenant
-	known := must[*store.Conversation](b.t)(b.Recall(b.t.Context(), p.AtHand()))
+	known := must[*store.Conversation](b.t)(b.ConversationFromCache(b.t.Context(), p.CachedConversation()))
 	if known == nil {
 		return false
 	}

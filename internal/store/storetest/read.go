@@ -145,11 +145,11 @@ func there(t *testing.T, d Dialect) {
 	b.must(others.ID, others)
 	b.must(session(2), tree.DeleteSession{})
 	asked := []tree.SessionID{session(3), session(4), session(1), session(2)}
-	found := must[[]tree.SessionID](t)(b.There(t.Context(), asked))
+	found := must[[]tree.SessionID](t)(b.ExistingSessions(t.Context(), asked))
 	if !slices.Equal(found, []tree.SessionID{session(3), session(1)}) {
 		t.Errorf("there are %v", found)
 	}
-	eq(t, "how many of none are there", len(must[[]tree.SessionID](t)(b.There(t.Context(), nil))), 0)
+	eq(t, "how many of none are there", len(must[[]tree.SessionID](t)(b.ExistingSessions(t.Context(), nil))), 0)
 }
 
 // idle: idleness, the last event and the root belong to one moment.
@@ -227,7 +227,7 @@ func attempts(t *testing.T, d Dialect) {
 	}
 	beat := func(replica string) {
 		t.Helper()
-		if _, err := b.Beat(b.t.Context(), replica, 4, time.Minute); err != nil {
+		if _, err := b.Heartbeat(b.t.Context(), replica, 4, time.Minute); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -239,7 +239,7 @@ func attempts(t *testing.T, d Dialect) {
 	lost(1)
 	beat(replica)
 	lost(0)
-	ours, err := b.AttemptsOf(b.t.Context(), replica)
+	ours, err := b.AttemptsOfReplica(b.t.Context(), replica)
 	if err != nil || len(ours) != 1 || ours[0].Session != id || ours[0].Task != root || ours[0].Epoch != w.token.Epoch {
 		t.Errorf("the attempts are %+v, %v", ours, err)
 	}

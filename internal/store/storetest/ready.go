@@ -16,7 +16,7 @@ const (
 // take announces up to so many runs at once.
 func (b *bundle) take(n int) []store.Ready {
 	b.t.Helper()
-	taken, err := b.TakeReady(b.t.Context(), n, lease)
+	taken, err := b.PickReady(b.t.Context(), n, lease)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -231,11 +231,11 @@ func room(t *testing.T, d Dialect) {
 	b := setup(t, d)
 	b.spread(1, 2, 1)
 	w := b.claim(session(1), b.take(1)[0].Task)
-	told := len(b.told())
+	told := len(b.committed())
 	w.answers("done")
 	b.stop()
 	// What is answered may be told later: the claim's commit may be among these.
-	last := b.told()[told:]
+	last := b.committed()[told:]
 	if len(last) == 0 || !last[len(last)-1].Room || len(last) > 1 && last[0].Room {
 		t.Errorf("the hook was told %+v", last)
 	}

@@ -55,7 +55,7 @@ func onceInOneBatch(t *testing.T, d Dialect) {
 		b.run()
 		wg.Wait()
 		b.stop()
-		eq(t, "the number of commits", len(b.told()), 1)
+		eq(t, "the number of commits", len(b.committed()), 1)
 		winner := 0
 		if errs[0] != nil {
 			winner = 1

@@ -41,19 +41,19 @@ func shells(t *testing.T, d Dialect) {
 	w.calls("bash", "bash")
 	w.b.must(id, tree.StartCall{From: w.from(), Block: 1})
 	b.must(id, tree.BackgroundCommands{Task: root})
-	released := must[[]tree.Task](t)(b.Released(t.Context(), replica))
+	released := must[[]tree.Task](t)(b.ReleasedTasks(t.Context(), replica))
 	if len(released) != 1 || released[0].ID != root || released[0].Release != 2 {
 		t.Errorf("released are %+v", released)
 	}
 	b.mu.Lock()
 	last := b.commits[len(b.commits)-1]
 	b.mu.Unlock()
-	if len(last.Released) != 1 || last.Released[0] != (tree.Released{Session: id, Task: root, Epoch: 1, Message: 2}) {
+	if len(last.Released) != 1 || last.Released[0] != (tree.ReleasedCommands{Session: id, Task: root, Epoch: 1, Message: 2}) {
 		t.Errorf("the commit tells of %+v", last.Released)
 	}
 	shell := w.launches(1, "make\nall")
 	w.closes(2, "done", false)
-	eq(t, "what is released at the boundary", len(must[[]tree.Task](t)(b.Released(t.Context(), replica))), 0)
+	eq(t, "what is released at the boundary", len(must[[]tree.Task](t)(b.ReleasedTasks(t.Context(), replica))), 0)
 	const printed = "compiling a.c\x00\ncompiling b.c"
 	b.must(id, tree.Report{From: shell.from(), Output: printed})
 	w.answers("it builds")
@@ -107,7 +107,7 @@ func shellCaps(t *testing.T, d Dialect) {
 	b.clock.advance(time.Hour)
 	old := func() int {
 		t.Helper()
-		found, _, err := b.Old(t.Context(), time.Minute, tree.SessionID{}, 10)
+		found, _, err := b.IdleSessions(t.Context(), time.Minute, tree.SessionID{}, 10)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -20,7 +20,7 @@ type bench struct {
 type sitting struct {
 	on    *bench
 	offer store.Offer
-	given *store.Given
+	given *store.Assignment
 	again int // how often it has waited again
 }
 
@@ -31,7 +31,7 @@ func (b *bench) sit(worker string) *sitting {
 	return s
 }
 
-func (b *bench) Spare() int {
+func (b *bench) IdleSlots() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return len(b.waiting) - 1
@@ -48,9 +48,9 @@ func (b *bench) Take() store.Slot {
 	return first
 }
 
-func (s *sitting) Offers() store.Offer { return s.offer }
+func (s *sitting) Offer() store.Offer { return s.offer }
 
-func (s *sitting) Given(run *store.Given) {
+func (s *sitting) Assign(run *store.Assignment) {
 	s.on.mu.Lock()
 	defer s.on.mu.Unlock()
 	if s.given = run; run == nil {
@@ -74,7 +74,7 @@ func standby(t *testing.T, d Dialect) {
 		t.Run(name, func(t *testing.T) {
 			on := &bench{}
 			c := d.Fresh(t)
-			c.Ahead, c.Caps, c.Standby = true, test.caps, func() store.Standby { return on }
+			c.AnnounceOnCommit, c.Caps, c.Standby = true, test.caps, func() store.Standby { return on }
 			b := d.opened(t, c)
 			b.run()
 			if !test.unseen {
@@ -90,7 +90,7 @@ func standby(t *testing.T, d Dialect) {
 			eq(t, "what it has got", slot.given.Task.ID, root)
 			eq(t, "whose it is", slot.given.Task.Worker, "waits")
 			eq(t, "how many wait", len(b.take(10)), 0)
-			known := must[*store.Conversation](t)(b.Recall(t.Context(), slot.given.AtHand))
+			known := must[*store.Conversation](t)(b.ConversationFromCache(t.Context(), slot.given.CachedConversation))
 			if known == nil || len(known.Messages) != 1 {
 				t.Errorf("known of its conversation is %+v", known)
 			}
@@ -106,7 +106,7 @@ func standby(t *testing.T, d Dialect) {
 func standbyOrder(t *testing.T, d Dialect) {
 	on := &bench{}
 	c := d.Fresh(t)
-	c.Ahead, c.Standby = true, func() store.Standby { return on }
+	c.AnnounceOnCommit, c.Standby = true, func() store.Standby { return on }
 	b := d.opened(t, c)
 	b.run()
 	id, root := session(1), b.create(1, "ask three")
@@ -135,7 +135,7 @@ func standbyOrder(t *testing.T, d Dialect) {
 func standbyGives(t *testing.T, d Dialect) {
 	on := &bench{}
 	c := d.Fresh(t)
-	c.Ahead, c.Standby = true, func() store.Standby { return on }
+	c.AnnounceOnCommit, c.Standby = true, func() store.Standby { return on }
 	b := d.opened(t, c)
 	b.run()
 	id, root := session(1), b.create(1, "hello")

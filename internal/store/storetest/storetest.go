@@ -62,7 +62,7 @@ type bundle struct {
 
 	mu      sync.Mutex
 	commits []store.Commit
-	ends    map[tree.TaskID]*store.End // the last of each task
+	ends    map[tree.TaskID]*store.RunEnd // the last of each task
 }
 
 // setup opens a fresh store that commits.
@@ -74,10 +74,10 @@ func setup(t *testing.T, d Dialect) *bundle {
 
 // opened opens a store that does not commit before run is called.
 func (d Dialect) opened(t *testing.T, c store.Config) *bundle {
-	b := &bundle{t: t, dialect: d, ends: map[tree.TaskID]*store.End{}, clock: &clock{now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}}
+	b := &bundle{t: t, dialect: d, ends: map[tree.TaskID]*store.RunEnd{}, clock: &clock{now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}}
 	c.Clock, c.Replica = b.clock.Now, replica
 	if c.NewID == nil {
-		c.NewID = counted()
+		c.NewID = sequentialIDs()
 	}
 	c.OnCommit = func(c store.Commit) {
 		b.mu.Lock()
@@ -85,7 +85,7 @@ func (d Dialect) opened(t *testing.T, c store.Config) *bundle {
 		b.commits = append(b.commits, c)
 		for _, s := range c.Sessions {
 			for _, task := range s.Ended {
-				b.ends[task] = s.End(task)
+				b.ends[task] = s.EndOf(task)
 			}
 		}
 	}
@@ -140,8 +140,8 @@ func (b *bundle) restart() {
 	b.run()
 }
 
-// told gives what the hook was told so far.
-func (b *bundle) told() []store.Commit {
+// committed gives the commits that OnCommit got so far.
+func (b *bundle) committed() []store.Commit {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.commits
@@ -175,8 +175,8 @@ func (c *clock) advance(d time.Duration) {
 	c.now = c.now.Add(d)
 }
 
-// counted makes ids that sort by age, the same ones each time.
-func counted() func() [16]byte {
+// sequentialIDs makes ids that sort by age, the same ones each time.
+func sequentialIDs() func() [16]byte {
 	var mu sync.Mutex
 	var n uint64
 	return func() [16]byte {

@@ -262,7 +262,7 @@ func outcomesStay(t *testing.T, d Dialect) {
 		if !reflect.DeepEqual(again[:len(f.transcript)], f.transcript) {
 			t.Errorf("the transcript begins with\n%+v, not\n%+v", again, f.transcript)
 		}
-		rows := must[*tree.Rows](t)(f.Rows(t.Context(), f.session))
+		rows := must[*tree.SessionRows](t)(f.Rows(t.Context(), f.session))
 		if found := tree.Diagnose(rows); len(found) > 0 {
 			t.Errorf("the rows are not in order: %+v", found)
 		}

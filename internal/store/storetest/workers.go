@@ -23,8 +23,8 @@ func (c crew) check(err error) {
 func (c crew) beat(replicas ...string) {
 	c.t.Helper()
 	for _, r := range replicas {
-		c.check(c.Forget(c.t.Context()))
-		_, err := c.Beat(c.t.Context(), r, 4, time.Minute)
+		c.check(c.ForgetSilentReplicas(c.t.Context()))
+		_, err := c.Heartbeat(c.t.Context(), r, 4, time.Minute)
 		c.check(err)
 	}
 }

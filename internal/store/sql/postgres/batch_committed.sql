@@ -1,4 +1,4 @@
--- Looks whether a transaction was committed, once it was tried to declare it void.
+-- Checks whether a transaction was committed. Runs after batch_void.
 -- Inputs: ?1 id.
--- Result: whether.
+-- Result: whether it was committed.
 SELECT NOT void FROM batches WHERE id = ?1

@@ -1,8 +1,8 @@
--- Says that a replica is alive, and forgets the batches of more than an hour ago:
--- whoever doubted whether they were committed has long found out. Their ids begin with the
--- milliseconds of the clock of who made them, which may be another one.
--- Inputs: ?1 now, ?2 replica, ?3 how many runs its workers can carry, ?4 the form of
--- rows that it reads.
+-- Records the heartbeat of a replica, and deletes the batches that are older than an hour: nobody
+-- asks any more whether they were committed. Their ids begin with the milliseconds of the clock
+-- of their replica, which may differ from this one.
+-- Inputs: ?1 now, ?2 replica, ?3 the slots of its workers, ?4 the newest form
+-- of rows that it reads.
 -- Result: none.
 WITH doubted AS (
   SELECT id FROM batches WHERE id < substring(int8send(({now} - 3600000000) / 1000) FROM 3) AND at < {now} - 3600000000

@@ -1,5 +1,5 @@
--- Reads every task below a task, ended or not; of no task, every task of the session. Each
--- is looked up by its key, whatever the database takes the table's size for.
+-- Reads all tasks below a task, ended or not; without a task, all tasks of the session. Each is
+-- looked up by its key, whatever the planner's estimate of the table's size.
 -- Inputs: ?1 session, ?2 task or NULL.
 -- Result: rows of tasks, in no order.
 WITH RECURSIVE below(id) AS (

@@ -1,7 +1,7 @@
--- Reads messages. Each is looked up by its key, whatever the database takes the table's
--- size for.
+-- Reads messages. Each is looked up by its key, whatever the planner's estimate of the
+-- table's size.
 -- Inputs, of each: session, task, ordinal.
--- Result: rows of messages, of those that are there.
+-- Result: rows of messages, those that exist.
 SELECT found.* FROM (SELECT unnest(?1::bytea[]), unnest(?2::bytea[]), unnest(?3::bigint[])) AS wanted (a, b, c) CROSS JOIN LATERAL (
   SELECT {messages} FROM messages WHERE session = a AND task = b AND ordinal = c OFFSET 0
 ) AS found

@@ -1,5 +1,5 @@
--- Reads what the time is, when everything is locked that has to be, and how far the
--- turns of sessions have come.
+-- Reads the time, after all locks have been taken, and the virtual time of the fair queue of
+-- sessions.
 -- Inputs: now.
--- Result: now, tag.
+-- Result: now, virtual time.
 SELECT coalesce(?1, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint), fair_now FROM meta

@@ -1,6 +1,6 @@
--- Finds the next runs of a queue, but for those that somebody is writing.
+-- Finds the next runs of a queue. Skips rows that are locked.
 -- Inputs: ?1 tenant, ?2 priority, ?3 how many.
--- Result: rows of ready with how many more their session may run, the next first.
+-- Result: rows of ready with how many more runs their session may have, next first.
 WITH due AS MATERIALIZED (
   SELECT {ready} FROM ready WHERE announced_until = 0 AND tenant = ?1 AND priority = ?2
   ORDER BY fair_tag LIMIT ?3 FOR UPDATE SKIP LOCKED

@@ -1,8 +1,7 @@
--- Finds the runs that nobody has claimed in time, and locks them; those that somebody
--- is changing at this moment are left for later.
--- Inputs: ?1 now, ?2 when every announcement has ended: the clock has been set back since one was
--- made that ends later.
--- Result: rows of ready with how many more their session may run.
+-- Finds and locks the runs whose announcement has expired. Skips rows that are locked.
+-- Inputs: ?1 now, ?2 the latest time at which an announcement can expire. One that expires later
+-- was made before the clock was set back.
+-- Result: rows of ready with how many more runs their session may have.
 WITH due AS MATERIALIZED (
   SELECT {ready} FROM ready WHERE announced_until > 0 AND (announced_until <= ?1 OR announced_until > ?2) FOR UPDATE SKIP LOCKED
 )

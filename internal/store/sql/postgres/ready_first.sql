@@ -1,6 +1,6 @@
--- Finds the runs of a session that wait and go before others of it, and locks them; those that
--- somebody is changing at this moment are left for later.
+-- Finds and locks the waiting runs of a session that have precedence over others. Skips rows that
+-- are locked.
 -- Inputs: ?1 session, ?2 priority, ?3 how many.
--- Result: rows of ready, the first one first.
+-- Result: rows of ready, highest precedence first.
 SELECT {ready} FROM ready WHERE session = ?1 AND priority = ?2 AND announced_until <= 0 AND precedence > 0
 ORDER BY precedence DESC, fair_tag LIMIT ?3 FOR UPDATE SKIP LOCKED

@@ -1,7 +1,7 @@
--- Finds the sessions that hold runs back and may run more. It steps from session to
--- session, so that it does not matter how many runs they hold back.
+-- Finds the sessions that have held-back runs and room for more. It steps from session to
+-- session, so its cost does not depend on how many runs are held back.
 -- Inputs: none.
--- Result: session, how many more it may run.
+-- Result: session, how many more runs it may have.
 WITH RECURSIVE holding (session) AS (
   (SELECT session FROM ready WHERE announced_until < 0 ORDER BY session LIMIT 1)
   UNION ALL

@@ -1,4 +1,4 @@
--- Looks whether a ready run is announced, and keeps it so.
+-- Checks whether a ready run is announced, and locks it.
 -- Inputs: ?1 session, ?2 task, ?3 epoch.
--- Result: whether; no row if it is not ready under the epoch.
+-- Result: whether it is; no row if it is not ready under the epoch.
 SELECT announced_until > 0 FROM ready WHERE session = ?1 AND task = ?2 AND epoch = ?3 FOR UPDATE

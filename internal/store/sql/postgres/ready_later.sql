@@ -1,4 +1,4 @@
--- Gives ready runs the tags of others that have had their turns.
+-- Gives ready runs the tags of runs that took their turns.
 -- Inputs, of each: fair_tag, session, task, epoch.
 -- Result: none.
 UPDATE ready SET fair_tag = a

@@ -1,5 +1,5 @@
--- Makes sure that nobody else picks runs until the transaction ends. It waits for
--- whoever does, who waits for nobody.
+-- Lets only one picker work until the transaction ends. It waits for another picker, which waits
+-- for nothing.
 -- Inputs: none.
--- Result: nothing of interest.
+-- Result: one row without meaning.
 SELECT pg_advisory_xact_lock(4846217500273)

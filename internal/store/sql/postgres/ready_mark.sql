@@ -1,5 +1,4 @@
--- Says of ready runs how long their announcements are in force, or whether they are
--- held back.
+-- Sets until when ready runs are announced, or marks them as held back.
 -- Inputs, of each: announced_until, session, task, epoch.
 -- Result: none.
 UPDATE ready SET announced_until = a

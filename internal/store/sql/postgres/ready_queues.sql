@@ -1,5 +1,5 @@
--- Finds which queues there are: a tenant's runs of one priority that nobody has
--- announced. It steps from queue to queue, so that it does not matter how long they are.
+-- Finds the non-empty queues. A queue is the unannounced runs of one tenant and priority. It
+-- steps from queue to queue, so its cost does not depend on how long they are.
 -- Inputs: none.
 -- Result: tenant, priority.
 WITH RECURSIVE queue AS (

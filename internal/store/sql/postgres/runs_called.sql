@@ -1,6 +1,6 @@
--- Reads how the runs have ended that the closed calls of a task tell of, from one of its
--- messages on. Each run is looked up by its key, whatever the database takes the tables'
--- sizes for: OFFSET keeps it from joining them in another order.
+-- Reads the ended runs that the closed calls of a task refer to, starting at one of its messages.
+-- OFFSET fixes the join order, so each run is looked up by its key, whatever the planner's
+-- estimate of the tables' sizes.
 -- Inputs: ?1 session, ?2 task, ?3 message.
 -- Result: rows of runs.
 SELECT found.* FROM calls CROSS JOIN LATERAL (

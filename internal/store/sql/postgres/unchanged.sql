@@ -1,7 +1,7 @@
--- Locks sessions until the transaction ends, in the order of their ids, in which
--- everybody locks them, and fails with a division by zero if one of them has another
--- version. There is no equation of ids, and they are ordered as they were given, so that
--- the database can but look each up by its key.
+-- Locks sessions until the transaction ends, in the order of their ids (every
+-- transaction uses this order), and fails with a division by zero if one of them has another
+-- version. The ids are not compared with =, and the rows are ordered by the given ids. This
+-- leaves the planner only a lookup of each by its key.
 -- Inputs, of each: id, version.
 -- Result: one row.
 WITH known (a, b) AS (SELECT unnest(?1::bytea[]), unnest(?2::bigint[])),

@@ -1,5 +1,5 @@
--- Reads the answers with which the runs have ended that the closed calls of a task tell of,
--- from one of its messages on.
+-- Reads the answers of the ended runs that the closed calls of a task refer to, starting at one
+-- of its messages.
 -- Inputs: ?1 session, ?2 task, ?3 message.
 -- Result: rows of messages.
 SELECT {messages} FROM messages WHERE (session, task, ordinal) IN (

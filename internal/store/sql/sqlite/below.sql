@@ -1,6 +1,6 @@
--- Reads every task below a task, ended or not; of no task, every task of the session. Each
--- task's children are looked up by it: the other way round all of the session would be held
--- against all that was found.
+-- Reads all tasks below a task, ended or not; without a task, all tasks of the session. The
+-- children of each task are looked up by their parent. The other join order would compare every
+-- task of the session with every task found so far.
 -- Inputs: ?1 session, ?2 task or NULL.
 -- Result: rows of tasks, in no order.
 WITH RECURSIVE below(id) AS (

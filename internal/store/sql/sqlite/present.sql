@@ -1,4 +1,4 @@
--- Reads what the time is and how far the turns of sessions have come.
+-- Reads the time and the virtual time of the fair queue of sessions.
 -- Inputs: now.
--- Result: now, tag.
+-- Result: now, virtual time.
 SELECT {now}, fair_now FROM meta

@@ -1,4 +1,4 @@
--- Finds the next runs that a session holds back.
+-- Finds the next held-back runs of a session.
 -- Inputs: ?1 session, ?2 how many.
--- Result: rows of ready, the next first.
+-- Result: rows of ready, next first.
 SELECT {ready} FROM ready WHERE session = ?1 AND announced_until < 0 ORDER BY priority, fair_tag LIMIT ?2

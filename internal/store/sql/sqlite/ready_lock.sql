@@ -1,4 +1,4 @@
--- Makes sure that nobody else picks runs: the transaction does.
+-- Does nothing: the transaction already keeps other pickers out.
 -- Inputs: none.
--- Result: nothing of interest.
+-- Result: one row without meaning.
 SELECT 1

@@ -1,4 +1,4 @@
--- Reads how the runs have ended that the closed calls of a task tell of, from one of its messages on.
+-- Reads the ended runs that the closed calls of a task refer to, starting at one of its messages.
 -- Inputs: ?1 session, ?2 task, ?3 message.
 -- Result: rows of runs.
 SELECT {runs} FROM {ended} WHERE (session, task, run) IN (
