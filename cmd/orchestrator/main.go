@@ -22,49 +22,49 @@ import (
 )
 
 type options struct {
-	Listen   string `env:"COPPICE_LISTEN" default:"127.0.0.1:7070" help:"host:port to serve gRPC on; :7070 serves other machines too, and needs --tokens."`
-	Database string `env:"COPPICE_DATABASE_URL" default:"coppice.db" help:"Path of a SQLite file, or the postgres:// URL of a database that replicas share."`
-	Install  string `name:"installation" env:"COPPICE_INSTALLATION" placeholder:"NAME" help:"Name of a new installation in Redis's keys, different from all others there; by default a random one. A database keeps it for ever."`
-	RedisURL string `env:"COPPICE_REDIS_URL" default:"redis://127.0.0.1:6379" help:"Redis to announce work on."`
-	Pool     string `env:"COPPICE_POOL" default:"default" help:"Pool of workers that gets the work: 1 to 63 of a-z, 0-9 and -."`
+	Listen   string `env:"COPPICE_LISTEN" default:"127.0.0.1:7070" help:"host:port to serve gRPC on. :7070 also serves other machines, and requires --tokens."`
+	Database string `env:"COPPICE_DATABASE_URL" default:"coppice.db" help:"Path of a SQLite file, or postgres:// URL of a database that several replicas can share."`
+	Install  string `name:"installation" env:"COPPICE_INSTALLATION" placeholder:"NAME" help:"Name of a new installation in Redis keys; must be unique there. Default: a random one. The database keeps it permanently."`
+	RedisURL string `env:"COPPICE_REDIS_URL" default:"redis://127.0.0.1:6379" help:"Redis that work is announced on."`
+	Pool     string `env:"COPPICE_POOL" default:"default" help:"Worker pool that gets the work: 1 to 63 characters of a-z, 0-9 and -."`
 
-	HealthListen string `env:"COPPICE_HEALTH_LISTEN" placeholder:"HOST:PORT" help:"Where to answer questions about health (grpc.health.v1) as well, to anybody and without TLS; by default nowhere."`
+	HealthListen string `env:"COPPICE_HEALTH_LISTEN" placeholder:"HOST:PORT" help:"Additional address for health checks (grpc.health.v1), without tokens and TLS; default: none."`
 
 	auth.ServerFlags
 
-	AgentsDir  []string `env:"COPPICE_AGENTS_DIR" help:"Directories of agents; the later goes before the earlier. Changes are taken in within a second or two."`
-	PluginsDir string   `env:"COPPICE_PLUGINS_DIR" help:"Directory of plugins, whose agents are taken in too."`
-	Models     string   `env:"COPPICE_MODELS" help:"File of what the names of models stand for; by default the one that is built in."`
-	Prices     string   `env:"COPPICE_PRICES" help:"File of what models cost, which goes before what is built in. All orchestrators have to say the same."`
+	AgentsDir  []string `env:"COPPICE_AGENTS_DIR" help:"Directories of agent definitions; later ones take precedence. Changes take effect within two seconds."`
+	PluginsDir string   `env:"COPPICE_PLUGINS_DIR" help:"Directory of plugins, whose agents are also available."`
+	Models     string   `env:"COPPICE_MODELS" help:"File that maps model names to models; default: a built-in one."`
+	Prices     string   `env:"COPPICE_PRICES" help:"File of model prices, which override the built-in ones. Must be the same for all orchestrators."`
 
-	MetricsListen string `env:"COPPICE_METRICS_LISTEN" placeholder:"HOST:PORT" help:"Where metrics can be fetched as a page for Prometheus: /metrics."`
-	PprofListen   string `env:"COPPICE_PPROF_LISTEN" placeholder:"HOST:PORT" help:"Where to serve profiles of this process (/debug/pprof/), to this machine alone; by default nowhere."`
+	MetricsListen string `env:"COPPICE_METRICS_LISTEN" placeholder:"HOST:PORT" help:"Address to serve Prometheus metrics on, at /metrics."`
+	PprofListen   string `env:"COPPICE_PPROF_LISTEN" placeholder:"HOST:PORT" help:"Loopback address to serve profiles on (/debug/pprof/); default: none."`
 
-	MaxDepth   int `env:"COPPICE_MAX_DEPTH" help:"How far below the root a task may be."`
-	MaxWidth   int `env:"COPPICE_MAX_WIDTH" help:"Children one task may ever have."`
-	MaxTotal   int `env:"COPPICE_MAX_TOTAL" help:"Tasks of one session."`
-	MaxRunning int `env:"COPPICE_MAX_RUNNING" help:"Tasks of one session with workers at once; more are queued."`
-	MaxQueue   int `env:"COPPICE_MAX_QUEUE" help:"Tasks of one session that may wait for a worker; 0 is no cap."`
-	MaxTenant  int `env:"COPPICE_MAX_RUNNING_TENANT" default:"0" help:"Tasks of one tenant with workers at once; more wait; 0 is no cap."`
-	MaxAll     int `env:"COPPICE_MAX_RUNNING_ALL" default:"0" help:"Tasks of all tenants with workers at once; more wait; 0 is no cap. All orchestrators have to say the same."`
-	MaxOutput  int `env:"COPPICE_MAX_OUTPUT_BYTES" help:"Bytes of a task's output that are shown; of longer output the end; 0 is the default."`
-	MaxPart    int `env:"COPPICE_MAX_PART_BYTES" help:"Bytes of one message part."`
+	MaxDepth   int `env:"COPPICE_MAX_DEPTH" help:"Maximum depth of a task below the root."`
+	MaxWidth   int `env:"COPPICE_MAX_WIDTH" help:"Maximum number of children of one task."`
+	MaxTotal   int `env:"COPPICE_MAX_TOTAL" help:"Maximum number of tasks of one session."`
+	MaxRunning int `env:"COPPICE_MAX_RUNNING" help:"Maximum number of running tasks of one session; others are queued."`
+	MaxQueue   int `env:"COPPICE_MAX_QUEUE" help:"Maximum number of tasks of one session that wait for a worker; 0 means no limit."`
+	MaxTenant  int `env:"COPPICE_MAX_RUNNING_TENANT" default:"0" help:"Maximum number of running tasks of one tenant; others wait. 0 means no limit."`
+	MaxAll     int `env:"COPPICE_MAX_RUNNING_ALL" default:"0" help:"Maximum number of running tasks of all tenants; others wait. 0 means no limit. Must be the same for all orchestrators."`
+	MaxOutput  int `env:"COPPICE_MAX_OUTPUT_BYTES" help:"Maximum size of a task's output, in bytes; only the end of longer output is shown. 0 means the default."`
+	MaxPart    int `env:"COPPICE_MAX_PART_BYTES" help:"Maximum size of one message part, in bytes."`
 
-	MaxIterations    int `env:"COPPICE_MAX_ITERATIONS" help:"Model calls of a root's run, unless its agent says otherwise."`
-	MaxIterationsSub int `env:"COPPICE_MAX_ITERATIONS_SUB" help:"Model calls of a sub-agent's run, unless its agent or the call says otherwise."`
+	MaxIterations    int `env:"COPPICE_MAX_ITERATIONS" help:"Default limit of model calls for a run of a root; agents can override it."`
+	MaxIterationsSub int `env:"COPPICE_MAX_ITERATIONS_SUB" help:"Default limit of model calls for a run of a sub-agent; agents and calls can override it."`
 
-	RunTimeout time.Duration `env:"COPPICE_RUN_TIMEOUT" default:"0" placeholder:"DURATION" help:"How long a run may be with workers in all, unless its agent or the call says otherwise, like 30m; 0 is for ever."`
+	RunTimeout time.Duration `env:"COPPICE_RUN_TIMEOUT" default:"0" placeholder:"DURATION" help:"Default limit for the time that a run spends on workers, for example 30m; agents and calls can override it. 0 means no limit."`
 
-	MaxSessionTokens     int     `env:"COPPICE_MAX_SESSION_TOKENS" default:"0" help:"Tokens that all tasks of one session may use together, unless it was opened with a smaller budget; 0 is no bound."`
-	MaxSessionCost       float64 `env:"COPPICE_MAX_SESSION_COST" default:"0" placeholder:"DOLLARS" help:"What they may cost together, as far as prices are known; 0 is no bound."`
-	MaxSessionModelCalls int     `env:"COPPICE_MAX_SESSION_MODEL_CALLS" default:"0" help:"Calls of models that they may make together; 0 is no bound."`
+	MaxSessionTokens     int     `env:"COPPICE_MAX_SESSION_TOKENS" default:"0" help:"Maximum number of tokens of all tasks of one session, unless its own budget is smaller; 0 means no limit."`
+	MaxSessionCost       float64 `env:"COPPICE_MAX_SESSION_COST" default:"0" placeholder:"DOLLARS" help:"Maximum cost of all tasks of one session, as far as prices are known; 0 means no limit."`
+	MaxSessionModelCalls int     `env:"COPPICE_MAX_SESSION_MODEL_CALLS" default:"0" help:"Maximum number of model calls of all tasks of one session; 0 means no limit."`
 
-	NoBackground    bool          `env:"COPPICE_NO_BACKGROUND" help:"What agents ask to run in the background runs in the foreground, in sessions that are opened from now on."`
-	RetainSessions  time.Duration `env:"COPPICE_RETAIN_SESSIONS" default:"0" placeholder:"DURATION" help:"Delete sessions in which nothing runs and nothing has happened for so long, like 720h; 0 keeps them."`
-	CallbackHosts   []string      `env:"COPPICE_CALLBACK_HOSTS" help:"Hosts that on_complete and on_approval may call: globs, with commas between them. A private address is called only if its host is named in full."`
-	CallbackSecret  string        `env:"COPPICE_CALLBACK_SECRET" help:"Key that signs those calls."`
-	CallbackTries   int           `env:"COPPICE_CALLBACK_TRIES" help:"How often a call is tried."`
-	CallbackTimeout time.Duration `env:"COPPICE_CALLBACK_TIMEOUT" help:"How long one call may take; 0 is the default."`
+	NoBackground    bool          `env:"COPPICE_NO_BACKGROUND" help:"In sessions opened from now on, run in the foreground what agents start in the background."`
+	RetainSessions  time.Duration `env:"COPPICE_RETAIN_SESSIONS" default:"0" placeholder:"DURATION" help:"Delete sessions that have been idle for this long, for example 720h; 0 keeps them."`
+	CallbackHosts   []string      `env:"COPPICE_CALLBACK_HOSTS" help:"Hosts that on_complete and on_approval may call, as comma-separated globs. Private addresses are called only if their host is named in full."`
+	CallbackSecret  string        `env:"COPPICE_CALLBACK_SECRET" help:"Key that signs these calls."`
+	CallbackTries   int           `env:"COPPICE_CALLBACK_TRIES" help:"Maximum number of attempts of a call."`
+	CallbackTimeout time.Duration `env:"COPPICE_CALLBACK_TIMEOUT" help:"Timeout of one call; 0 means the default."`
 
 	redact.Flags
 

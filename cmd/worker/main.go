@@ -22,34 +22,34 @@ import (
 )
 
 type options struct {
-	Orchestrator string   `env:"COPPICE_ORCHESTRATOR" default:"127.0.0.1:7070" help:"Orchestrators to work for: host:port, whose name may have several addresses, or several with commas between them."`
-	RedisURL     string   `env:"COPPICE_REDIS_URL" default:"redis://127.0.0.1:6379" help:"Redis to pull work from."`
-	Pool         string   `env:"COPPICE_POOL" default:"default" help:"Pool to serve: 1 to 63 of a-z, 0-9 and -."`
-	Slots        int      `env:"COPPICE_SLOTS" default:"16" help:"Runs to carry at once."`
-	Workspace    string   `env:"COPPICE_WORKSPACE" xor:"workspace" placeholder:"DIR" help:"Directory that all sessions work in; by default this one."`
-	Workspaces   string   `env:"COPPICE_WORKSPACES" xor:"workspace" placeholder:"ROOT" help:"Directory below which each session has its own, in the place of --workspace."`
-	SkillsDir    []string `env:"COPPICE_SKILLS_DIR" help:"Directories of skills, beside those of the workspace."`
-	PluginsDir   string   `env:"COPPICE_PLUGINS_DIR" help:"Directory of plugins, whose skills can be loaded too."`
+	Orchestrator string   `env:"COPPICE_ORCHESTRATOR" default:"127.0.0.1:7070" help:"Addresses of the orchestrators: host:port, comma-separated; a host name may resolve to several addresses."`
+	RedisURL     string   `env:"COPPICE_REDIS_URL" default:"redis://127.0.0.1:6379" help:"Redis that work is pulled from."`
+	Pool         string   `env:"COPPICE_POOL" default:"default" help:"Worker pool to join: 1 to 63 characters of a-z, 0-9 and -."`
+	Slots        int      `env:"COPPICE_SLOTS" default:"16" help:"Number of runs to carry at once."`
+	Workspace    string   `env:"COPPICE_WORKSPACE" xor:"workspace" placeholder:"DIR" help:"Directory that all sessions work in; default: the current one."`
+	Workspaces   string   `env:"COPPICE_WORKSPACES" xor:"workspace" placeholder:"ROOT" help:"Directory in which each session gets its own directory, instead of --workspace."`
+	SkillsDir    []string `env:"COPPICE_SKILLS_DIR" help:"Directories of skills, in addition to those of the workspace."`
+	PluginsDir   string   `env:"COPPICE_PLUGINS_DIR" help:"Directory of plugins, whose skills are also available."`
 
-	FetchAllow  []string `env:"COPPICE_FETCH_ALLOW" placeholder:"HOST|CIDR,..." help:"What web_fetch may reach beside the internet: globs of host names, addresses and ranges of them."`
-	BashNetwork bool     `env:"COPPICE_BASH_NETWORK" help:"Let commands use the network."`
+	FetchAllow  []string `env:"COPPICE_FETCH_ALLOW" placeholder:"HOST|CIDR,..." help:"What web_fetch may reach in addition to the internet: globs of host names, addresses and CIDR ranges."`
+	BashNetwork bool     `env:"COPPICE_BASH_NETWORK" help:"Allow commands to use the network."`
 
-	DrainFor time.Duration `env:"COPPICE_DRAIN_FOR" default:"0" placeholder:"DURATION" help:"When told to stop, go on for so long with the runs that there are, and with commands in the background, like 10m; then, or when told again, what is left is given back. 0 gives all back at once."`
+	DrainFor time.Duration `env:"COPPICE_DRAIN_FOR" default:"0" placeholder:"DURATION" help:"On SIGTERM, continue current runs and background commands for up to this long, for example 10m. After that, or on a second SIGTERM, the rest is given back. 0 gives everything back at once."`
 
-	MetricsListen string `env:"COPPICE_METRICS_LISTEN" placeholder:"HOST:PORT" help:"Where metrics can be fetched as a page for Prometheus: /metrics."`
-	PprofListen   string `env:"COPPICE_PPROF_LISTEN" placeholder:"HOST:PORT" help:"Where to serve profiles of this process (/debug/pprof/), to this machine alone; by default nowhere."`
+	MetricsListen string `env:"COPPICE_METRICS_LISTEN" placeholder:"HOST:PORT" help:"Address to serve Prometheus metrics on, at /metrics."`
+	PprofListen   string `env:"COPPICE_PPROF_LISTEN" placeholder:"HOST:PORT" help:"Loopback address to serve profiles on (/debug/pprof/); default: none."`
 
 	MCPConfig string `name:"mcp-config" env:"COPPICE_MCP_CONFIG" placeholder:"FILE" help:"MCP servers whose tools agents may use: YAML or JSON with the key mcpServers."`
 
 	provider.Flags
 	auth.ClientFlags
-	HealthListen string       `env:"COPPICE_HEALTH_LISTEN" placeholder:"HOST:PORT" help:"Where to answer questions about health (grpc.health.v1) as well, to anybody and without TLS; by default nowhere."`
-	AliveListen  string       `env:"COPPICE_ALIVE_LISTEN" default:"127.0.0.1:0" placeholder:"HOST:PORT" help:"Where to tell orchestrators that this process lives, so that its runs need not wait once it is dead; on the host that they see its calls come from. Empty: nowhere."`
+	HealthListen string       `env:"COPPICE_HEALTH_LISTEN" placeholder:"HOST:PORT" help:"Additional address for health checks (grpc.health.v1), without tokens and TLS; default: none."`
+	AliveListen  string       `env:"COPPICE_ALIVE_LISTEN" default:"127.0.0.1:0" placeholder:"HOST:PORT" help:"Address on which orchestrators can check whether this process is alive, so that its runs are redelivered at once when it dies. It must be on the host that its calls come from. Empty: none."`
 	Redact       redact.Flags `embed:""`
 	sandbox.Options
 
-	Hooks           string `env:"COPPICE_HOOKS" help:"YAML file of hooks on the start and stop of sub-agents."`
-	DefinitionHooks bool   `env:"COPPICE_DEFINITION_HOOKS" help:"Run the hooks that come with agents' definitions as well: whoever may define agents may then run commands here."`
+	Hooks           string `env:"COPPICE_HOOKS" help:"YAML file of hooks for the start and stop of sub-agents."`
+	DefinitionHooks bool   `env:"COPPICE_DEFINITION_HOOKS" help:"Also run the hooks in agent definitions. Everyone who can define agents can then run commands here."`
 }
 
 func main() {
@@ -89,7 +89,7 @@ func (f *options) choose(m *assembly.Instruments) (provider.Choice, error) {
 	}
 	chosen, err := provider.Choose(f.Flags, os.Getenv, m.Logger, tries)
 	if chosen.Demo {
-		m.Logger.Warn("no provider is set up, so agents play the built-in demo: set ANTHROPIC_API_KEY, OPENAI_API_KEY or OPENAI_BASE_URL, or name a scenario")
+		m.Logger.Warn("no model provider is configured, so agents run the built-in demo scenario: set ANTHROPIC_API_KEY, OPENAI_API_KEY or OPENAI_BASE_URL, or name a scenario")
 	}
 	return chosen, err
 }

@@ -112,7 +112,7 @@ func (f *frontMatter) scalar(key string, node ast.Node, check func(string) strin
 	case *ast.LiteralNode:
 		value = n.Value.Value
 	default:
-		f.failAt(lineAt(node), key, "expected a string, got %s; quote it if it is meant as one", kind(node))
+		f.failAt(lineAt(node), key, "expected a string, got %s; put it in quotes if it is a string", kind(node))
 		return ""
 	}
 	switch wrong := check(value); {
@@ -146,7 +146,7 @@ func (f *frontMatter) list(key string, check func(string) string) []string {
 		values = append(values, value)
 	}
 	if len(values) == 0 {
-		f.fail(key, "expected at least one; leave the key out if you mean all")
+		f.fail(key, "expected at least one entry; omit the key to allow all")
 	}
 	return values
 }

@@ -22,7 +22,7 @@ func (f *frontMatter) hooks(key string) []hook.Spec {
 	if err != nil {
 		f.err = err
 	} else if len(specs) == 0 {
-		f.fail(key, "expected at least one; leave the key out if there are none")
+		f.fail(key, "expected at least one hook; omit the key if there are none")
 	}
 	return specs
 }

@@ -108,7 +108,7 @@ func (r *scan) plugins() []string {
 		switch _, err := os.Stat(dir); {
 		case errors.Is(err, fs.ErrNotExist):
 		case !PluginName(e.Name()):
-			r.problem(dir, fmt.Errorf("a plugin's directory is named with 1 to 64 of a-z, 0-9, _ and -, not %q", e.Name()), false)
+			r.problem(dir, fmt.Errorf("the name of a plugin's directory must be 1 to 64 characters from a-z, 0-9, _ and -, got %q", e.Name()), false)
 		default:
 			names = append(names, e.Name())
 		}
@@ -145,7 +145,7 @@ func (r *scan) dir(dir, plugin string) []*Definition {
 			continue
 		}
 		if other := byName[d.Name]; other != nil {
-			r.problem(path, fmt.Errorf("agent %q is defined by %s already", d.Name, other.Source), false)
+			r.problem(path, fmt.Errorf("agent %q is already defined by %s", d.Name, other.Source), false)
 			continue
 		}
 		byName[d.Name] = d
@@ -186,7 +186,7 @@ func markdownFiles(dir string) ([]string, error) {
 		}
 	}
 	if len(paths) > maxFiles {
-		return nil, fmt.Errorf("%d definitions, at most %d are read", len(paths), maxFiles)
+		return nil, fmt.Errorf("there are %d definitions, the limit is %d", len(paths), maxFiles)
 	}
 	return paths, nil
 }
@@ -224,7 +224,7 @@ func parseFile(path, plugin string, data []byte) (*Definition, error) {
 	case err != nil:
 		return nil, err
 	case d.OfPlugin():
-		return nil, problemAt(path, 1, "name: %q has a colon; only agents of plugins have one, and it is added to their names", d.Name)
+		return nil, problemAt(path, 1, "name: %q has a colon; only names of plugin agents have one, and it is added automatically", d.Name)
 	case plugin != "":
 		return d.Qualified(plugin), nil
 	}

@@ -84,7 +84,7 @@ func TestLibraryFollowsTheFiles(t *testing.T) {
 	expect("still broken", "two", "a.md:1: expected", true)
 	put(t, dir, "b.md", agentFile("a", "again"))
 	put(t, dir, "a.md", agentFile("a", "three"))
-	expect("defined twice", "three", `agent "a" is defined by`, false)
+	expect("defined twice", "three", `agent "a" is already defined by`, false)
 	put(t, dir, "c.md", agentFile("x:y", "colon"))
 	if err := os.Remove(filepath.Join(dir, "b.md")); err != nil {
 		t.Fatal(err)

@@ -72,7 +72,7 @@ func ParseModels(source string, data []byte) (*Models, error) {
 			return nil, fmt.Errorf("%s: entry %d of models, %q: %s", source, i+1, e.Name, wrong)
 		}
 		if slices.ContainsFunc(m.entries, func(other modelEntry) bool { return other.Name == e.Name }) {
-			return nil, fmt.Errorf("%s: models: %q is there twice", source, e.Name)
+			return nil, fmt.Errorf("%s: models: %q is listed twice", source, e.Name)
 		}
 		m.entries = append(m.entries, e)
 	}
@@ -108,10 +108,10 @@ func (e modelEntry) check() string {
 		return "name: expected a name or a glob such as claude-*"
 	}
 	if e.Name == Inherit || strings.Contains(e.Name, "/") {
-		return "name: " + Inherit + " and provider/model have a meaning of their own"
+		return "name: " + Inherit + " and names of the form provider/model are reserved"
 	}
 	if checkModel(e.Provider) != "" || strings.Contains(e.Provider, "/") {
-		return "provider: expected the name of a provider, without spaces and /"
+		return "provider: expected the name of a provider without spaces or slashes"
 	}
 	if e.Model != "" && checkModel(e.Model) != "" {
 		return "model: " + checkModel(e.Model)

@@ -81,7 +81,7 @@ func TestModelsErrors(t *testing.T) {
 		"models:\n- {name: inherit, provider: p}":         `m.yaml: entry 1 of models, "inherit": name: inherit and`,
 		"models:\n- {name: '[a', provider: p}":            `m.yaml: entry 1 of models, "[a": name: expected a name or a glob`,
 		"models:\n- {name: a, provider: p, model: 'x y'}": `m.yaml: entry 1 of models, "a": model: expected`,
-		"models:\n- {name: a, provider: p}\n- {name: a, provider: q}": `m.yaml: models: "a" is there twice`,
+		"models:\n- {name: a, provider: p}\n- {name: a, provider: q}": `m.yaml: models: "a" is listed twice`,
 		"default: b\nmodels:\n- {name: a, provider: p}":               `m.yaml: default: "b" is not among the models`,
 		"default: inherit\nmodels:\n- {name: a, provider: p}":         `m.yaml: default: "inherit" is not among the models`,
 	} {

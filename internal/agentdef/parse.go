@@ -88,7 +88,7 @@ func (d *Definition) Fits() error {
 		most -= maxPrefix
 	}
 	if n := len(d.frontMatterText()); n > most {
-		return problemAt(d.Source, 1, "expected at most %d bytes of front matter with its texts quoted, got %d", most, n)
+		return problemAt(d.Source, 1, "expected at most %d bytes of front matter after its texts are quoted, got %d", most, n)
 	}
 	return nil
 }
@@ -96,11 +96,11 @@ func (d *Definition) Fits() error {
 // checkConsistency reports keys that contradict each other.
 func (d *Definition) checkConsistency(f *frontMatter) {
 	if len(d.Spawns) > 0 && !d.Allows(taskTool) {
-		f.fail("spawns", "expected %q among the tools, without which no agent is spawned", taskTool)
+		f.fail("spawns", "expected %q among the tools: an agent without it cannot spawn agents", taskTool)
 	}
 	for _, name := range d.DisallowedTools {
 		if slices.Contains(d.Tools, name) {
-			f.fail("disallowed_tools", "%q is among the tools too; expected it in one of the two", name)
+			f.fail("disallowed_tools", "%q is also in tools; list it in only one of the two", name)
 		}
 	}
 	for _, name := range d.DeferredTools {
@@ -110,14 +110,14 @@ func (d *Definition) checkConsistency(f *frontMatter) {
 	}
 	for _, name := range d.Permissions.Background {
 		if !d.MayUse(name) {
-			f.fail("background_tools", "expected some of the tools of the agent, got %q", name)
+			f.fail("background_tools", "%q is not one of the tools of the agent", name)
 		}
 	}
 	if d.Mode == Primary && d.Background {
-		f.fail("background", "expected an agent that may be spawned; mode is %s", d.Mode)
+		f.fail("background", "the key requires an agent that can be spawned, but mode is %s", d.Mode)
 	}
 	if d.Mode == Primary && d.Worktree {
-		f.fail("isolation", "expected an agent that may be spawned; mode is %s", d.Mode)
+		f.fail("isolation", "the key requires an agent that can be spawned, but mode is %s", d.Mode)
 	}
 }
 
@@ -135,14 +135,14 @@ func split(source string, data []byte) (front, body string, err error) {
 	text = strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(text)
 	lines := strings.SplitAfter(text, "\n")
 	if !isFence(lines[0]) {
-		return "", "", problemAt(source, 1, "expected %q, which begins the front matter", fence)
+		return "", "", problemAt(source, 1, "expected %q at the start of the front matter", fence)
 	}
 	end := 1
 	for end < len(lines) && !isFence(lines[end]) {
 		end++
 	}
 	if end == len(lines) {
-		return "", "", problemAt(source, end, "expected %q, which ends the front matter", fence)
+		return "", "", problemAt(source, end, "expected %q at the end of the front matter", fence)
 	}
 	front = strings.Join(lines[1:end], "")
 	if len(front) > maxFront {
@@ -243,7 +243,7 @@ func checkIsolation(s string) string {
 	if s == isolationWorktree {
 		return ""
 	}
-	return "expected " + isolationWorktree + "; leave the key out if the agent is to work where its parent does"
+	return "expected " + isolationWorktree + "; omit the key if the agent works in the directory of its parent"
 }
 
 func checkTimeout(s string) string {

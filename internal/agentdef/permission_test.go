@@ -49,13 +49,13 @@ func TestParseBadPermissions(t *testing.T) {
 		small("permissions:", "  mode: brave"):                 `x:6: mode: expected default, accept_edits, plan or bypass, got "brave"`,
 		small("permissions:", "  allow: read"):                 "x:6: allow: expected a list of strings, got a string",
 		small("permissions:", "  deny: []"):                    "x:6: deny: expected at least one",
-		small("permissions:", "  deny:", "  - hammer(*)"):      `x:7: deny: the rule "hammer(*)" names no tool: there are ls,`,
+		small("permissions:", "  deny:", "  - hammer(*)"):      `x:7: deny: the rule "hammer(*)" names no known tool: the tools are ls,`,
 		small("permissions:", "  deny: ['read([a)']"):          `x:6: deny: the glob of the rule "read([a)": a [ has no ]`,
-		small("permissions:", "  ask: ['bash(git push*']"):     `x:6: ask: "bash(git push*" is no rule: expected a glob between the brackets, such as bash(git *)`,
+		small("permissions:", "  ask: ['bash(git push*']"):     `x:6: ask: "bash(git push*" is not a rule: expected a glob between the brackets, such as bash(git *)`,
 		small("permissions:", "  ask: [read, read]"):           `x:6: ask: "read" is given twice`,
 		small("approvals: always"):                             `x:5: approvals: expected deny or escalate, got "always"`,
 		small("background_tools: []"):                          "x:5: background_tools: expected at least one",
-		small("tools: [read]", "background_tools: [a]"):        `x:6: background_tools: expected some of the tools of the agent, got "a"`,
+		small("tools: [read]", "background_tools: [a]"):        `x:6: background_tools: "a" is not one of the tools of the agent`,
 		small("tools: [read]", "permissions: &p {mode: plan}"): "x:6: permissions: expected lines of the form key: value, got something else",
 	} {
 		if _, err := Parse("x", []byte(text)); err == nil || !strings.HasPrefix(err.Error(), want) || strings.Count(err.Error(), "git push*") > 1 {

@@ -91,7 +91,7 @@ func (s *adminServer) GetStats(ctx context.Context, _ *pb.GetStatsRequest) (*pb.
 func (s *adminServer) FindSessions(ctx context.Context, req *pb.FindSessionsRequest) (*pb.FindSessionsResponse, error) {
 	named := req.GetSessionIds()
 	if len(named) > maxFindSessions {
-		return nil, tree.ErrBadInput.With("session_ids has %d sessions, at most %d", len(named), maxFindSessions)
+		return nil, tree.ErrBadInput.With("session_ids has %d entries, the limit is %d", len(named), maxFindSessions)
 	}
 	ids := make([]tree.SessionID, len(named))
 	for i, name := range named {

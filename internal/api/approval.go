@@ -28,7 +28,7 @@ func (s *approvalServer) ListApprovals(ctx context.Context, req *pb.ListApproval
 			return nil, err
 		}
 	} else if req.GetIncludeDecided() {
-		return nil, tree.ErrBadInput.With("include_decided needs a session_id")
+		return nil, tree.ErrBadInput.With("include_decided requires session_id")
 	}
 	size, err := pageSize(req.GetPageSize(), approvalPage, approvalPageMax)
 	if err != nil {

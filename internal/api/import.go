@@ -56,12 +56,12 @@ func importFrom(stream pb.SessionService_ImportSessionServer) (*pb.ImportOpening
 		switch k := piece.GetPiece().(type) {
 		case *pb.ImportSessionRequest_Opening:
 			if opening != nil {
-				return nil, nil, tree.ErrBadInput.With("the opening comes twice")
+				return nil, nil, tree.ErrBadInput.With("the stream has more than one opening")
 			}
 			opening = k.Opening
 		case *pb.ImportSessionRequest_Lines:
 			if opening == nil {
-				return nil, nil, tree.ErrBadInput.With("lines come before the opening")
+				return nil, nil, tree.ErrBadInput.With("the opening must be sent before lines")
 			}
 			if lines.Len()+len(k.Lines) > transcript.MaxEncodedBytes {
 				return nil, nil, tree.ErrTooLarge.With("the transcript has more than %d bytes", transcript.MaxEncodedBytes)
@@ -70,7 +70,7 @@ func importFrom(stream pb.SessionService_ImportSessionServer) (*pb.ImportOpening
 		}
 	}
 	if opening == nil {
-		return nil, nil, tree.ErrBadInput.With("there is no opening")
+		return nil, nil, tree.ErrBadInput.With("the stream has no opening")
 	}
 	return opening, lines.Bytes(), nil
 }

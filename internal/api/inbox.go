@@ -33,7 +33,7 @@ func parseDelivery(d pb.Delivery) (bool, error) {
 	case pb.Delivery_DELIVERY_INTERRUPT:
 		return true, nil
 	}
-	return false, tree.ErrBadInput.With("there is no delivery %d", d)
+	return false, tree.ErrBadInput.With("delivery: %d is not a known value", d)
 }
 
 func (s *sessionServer) ListInbox(ctx context.Context, req *pb.ListInboxRequest) (*pb.ListInboxResponse, error) {
@@ -72,7 +72,7 @@ func (s *sessionServer) UpdateSession(ctx context.Context, req *pb.UpdateSession
 		return nil, err
 	}
 	if req.GetTitle() == "" && req.GetBudget() == nil {
-		return nil, tree.ErrBadInput.With("title and budget are missing; one of them has to be there")
+		return nil, tree.ErrBadInput.With("title and budget are both missing; set at least one of them")
 	}
 	change := tree.ChangeSession{Title: req.GetTitle()}
 	if req.GetBudget() != nil {

@@ -68,7 +68,7 @@ func parseDuration(field string, d *durationpb.Duration) (time.Duration, error) 
 // parseIdempotency returns the idempotency key of a request and the hash of the request.
 func parseIdempotency(key string, req proto.Message) (orchestrator.Idempotency, error) {
 	if len(key) > maxKeyBytes {
-		return orchestrator.Idempotency{}, tree.ErrBadInput.With("idempotency_key has %d bytes, at most %d", len(key), maxKeyBytes)
+		return orchestrator.Idempotency{}, tree.ErrBadInput.With("idempotency_key has %d bytes, the limit is %d", len(key), maxKeyBytes)
 	}
 	if key == "" {
 		return orchestrator.Idempotency{}, nil

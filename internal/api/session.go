@@ -49,7 +49,7 @@ func (s *sessionServer) CreateSession(ctx context.Context, req *pb.CreateSession
 		return nil, err
 	}
 	if wait > 0 && req.GetMessage() == nil {
-		return nil, tree.ErrBadInput.With("without a message there is nothing to wait for")
+		return nil, tree.ErrBadInput.With("wait requires a message")
 	}
 	permissions, err := wire.LayerFrom(req.GetPermissions())
 	if err != nil {
@@ -116,17 +116,17 @@ func checkCallback(name, url string) error {
 
 func checkLabels(title string, metadata map[string]string) error {
 	if len(title) > maxTitleBytes {
-		return tree.ErrTooLarge.With("the title has %d bytes, at most %d", len(title), maxTitleBytes)
+		return tree.ErrTooLarge.With("the title has %d bytes, the limit is %d", len(title), maxTitleBytes)
 	}
 	if len(metadata) > maxMetadata {
-		return tree.ErrTooLarge.With("metadata has %d pairs, at most %d", len(metadata), maxMetadata)
+		return tree.ErrTooLarge.With("metadata has %d pairs, the limit is %d", len(metadata), maxMetadata)
 	}
 	for k, v := range metadata {
 		if strings.ContainsRune(k+v, 0) {
-			return tree.ErrBadInput.With("a pair of metadata holds a NUL byte")
+			return tree.ErrBadInput.With("a pair of metadata contains a NUL byte")
 		}
 		if len(k)+len(v) > maxMetadataBytes {
-			return tree.ErrTooLarge.With("a pair of metadata has %d bytes, at most %d", len(k)+len(v), maxMetadataBytes)
+			return tree.ErrTooLarge.With("a pair of metadata has %d bytes, the limit is %d", len(k)+len(v), maxMetadataBytes)
 		}
 	}
 	return nil

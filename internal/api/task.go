@@ -78,7 +78,7 @@ func parseTimeBounds(req *pb.SpawnTaskRequest) (timeout time.Duration, deadline 
 		}
 		deadline = req.GetDeadline().AsTime().Truncate(time.Microsecond)
 		if deadline.Unix() <= 0 {
-			return 0, deadline, tree.ErrBadInput.With("deadline is not after 1970")
+			return 0, deadline, tree.ErrBadInput.With("deadline must be later than 1970-01-01T00:00:00Z")
 		}
 	}
 	return timeout.Truncate(time.Microsecond), deadline, nil

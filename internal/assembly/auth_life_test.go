@@ -81,7 +81,7 @@ func TestAnOpenPortNeedsTokens(t *testing.T) {
 		Database: database, Redis: redis.Client(), Pool: assembly.DefaultPool, Limits: tree.DefaultLimits(),
 		Listeners: []net.Listener{l}, Logger: quiet(t),
 	}.Run(t.Context(), func() { t.Error("it serves") })
-	if err == nil || !strings.Contains(err.Error(), "--tokens FILE, listen on 127.0.0.1, or say --insecure") {
+	if err == nil || !strings.Contains(err.Error(), "--tokens FILE, listen on 127.0.0.1, or allow it with --insecure") {
 		t.Errorf("it ended with %v", err)
 	}
 	if _, err := os.Stat(database); err == nil {

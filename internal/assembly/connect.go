@@ -56,7 +56,7 @@ func Connect(target string, more ...grpc.DialOption) (*grpc.ClientConn, error) {
 		// gRPC would take an unknown scheme for a part of the name. A resolver that is passed as an option
 		// is unknown here too, but its target has no host.
 		if scheme, rest, has := strings.Cut(a, "://"); has && resolver.Get(scheme) == nil && !strings.HasPrefix(rest, "/") {
-			return nil, fmt.Errorf("connecting to orchestrators: there is none at %q: expected HOST:PORT", a)
+			return nil, fmt.Errorf("connecting to orchestrators: %q is not an address: expected HOST:PORT", a)
 		}
 	}
 	if len(addresses) > 1 {

@@ -33,7 +33,7 @@ func TestAWorkerOutlivesADatabase(t *testing.T) {
 		first, _ = a.orchestratorAt(at)
 		turn()
 	}
-	if n := strings.Count(said.String(), `level=WARN msg="another installation is served than before`); n != 2 {
+	if n := strings.Count(said.String(), `level=WARN msg="the orchestrator serves another installation than before`); n != 2 {
 		t.Errorf("it was said %d times that the installation is another one:\n%s", n, said.String())
 	}
 }

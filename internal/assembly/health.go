@@ -39,7 +39,7 @@ func ListenHealth(address string) (net.Listener, error) {
 	}
 	l, err := net.Listen("tcp", address)
 	if err != nil {
-		return nil, fmt.Errorf("listening for questions about health: %w", err)
+		return nil, fmt.Errorf("listening for health checks: %w", err)
 	}
 	return l, nil
 }
@@ -102,7 +102,7 @@ func serveHealth(ctx context.Context, l net.Listener, of healthpb.HealthServer, 
 	go func() {
 		defer close(done)
 		if err := server.Serve(l); err != nil {
-			log.ErrorContext(ctx, "questions about health are answered no more", "error", err)
+			log.ErrorContext(ctx, "the health server failed", "error", err)
 		}
 	}()
 	return func() {

@@ -98,7 +98,7 @@ func TestAWorkerThatIsRefusedIsNotReady(t *testing.T) {
 	d.workerFlags = []string{"--health-listen", at, "--token-file", d.in("token")}
 	d.startOrchestrator(0)
 	d.startWorker("worker 1")
-	d.logged("WARN", "no orchestrator lets this worker in")
+	d.logged("WARN", "no orchestrator accepts this worker")
 	conn, err := assembly.Connect(at)
 	if err != nil {
 		t.Fatal(err)

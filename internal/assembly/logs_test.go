@@ -60,7 +60,7 @@ func TestRedisIsMissedAtTheStart(t *testing.T) {
 		t.Errorf("it does not say where: %s", line)
 	}
 	d.redis.Restart()
-	d.logged("INFO", "Redis is there")
+	d.logged("INFO", "Redis can be reached again")
 	d.allJSON()
 	if strings.Contains(d.logs.String(), "the-password-of-redis") {
 		t.Error("the password is logged")
@@ -87,7 +87,7 @@ func TestProcessesSayThatTheyStop(t *testing.T) {
 func TestAWorkerWithoutAProviderIsWarnedOf(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, `steps: [{text: done}]`)
-	const told = "no provider is set up"
+	const told = "no model provider is configured"
 	d.startWorker("with a scenario")
 	d.logged("INFO", "working")
 	if n := strings.Count(d.logs.String(), told); n != 0 {

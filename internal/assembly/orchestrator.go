@@ -223,7 +223,7 @@ const (
 
 // errRedisURL contains neither the URL nor the parser's message: any part of them may be a
 // password that is written wrongly.
-var errRedisURL = errors.New("the Redis URL can't be read: it is to be like redis://user:password@host:6379/0, or rediss://, or unix://user:password@/path; in a user or a password / is written as %2F, # as %23, ? as %3F, @ as %40, : as %3A, % as %25")
+var errRedisURL = errors.New("the Redis URL is not valid: expected a URL like redis://user:password@host:6379/0, or rediss://, or unix://user:password@/path; in a user or a password / is written as %2F, # as %23, ? as %3F, @ as %40, : as %3A, % as %25")
 
 // OpenRedis creates a client for a Redis URL. It does not connect yet.
 func OpenRedis(url string) (*redis.Client, error) {

@@ -22,7 +22,7 @@ func ServeProfiles(ctx context.Context, listen string, log *slog.Logger) (stop f
 		return nil, fmt.Errorf("serving profiles: %w", err)
 	}
 	if at, ok := l.Addr().(*net.TCPAddr); !ok || !at.IP.IsLoopback() {
-		return nil, errors.Join(fmt.Errorf("serving profiles: %s is not an address of this machine alone; take 127.0.0.1", listen), l.Close())
+		return nil, errors.Join(fmt.Errorf("serving profiles: %s can be reached from other machines; use 127.0.0.1", listen), l.Close())
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
@@ -33,14 +33,14 @@ func ServeProfiles(ctx context.Context, listen string, log *slog.Logger) (stop f
 	go func() {
 		defer close(done)
 		if err := page.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			log.ErrorContext(ctx, "profiles are served no more", "error", err)
+			log.ErrorContext(ctx, "the profile server failed", "error", err)
 		}
 	}()
 	log.InfoContext(ctx, "serving profiles", "listen", l.Addr().String())
 	return func() {
 		// Close does not wait for a profile in progress.
 		if err := page.Close(); err != nil {
-			log.WarnContext(ctx, "the server of profiles did not close", "error", err)
+			log.WarnContext(ctx, "closing the profile server failed", "error", err)
 		}
 		<-done
 	}, nil

@@ -23,7 +23,7 @@ func watchRedisAtStart(ctx context.Context, client *redis.Client, log *slog.Logg
 		return
 	}
 	log = log.With("redis", client.Options().Addr)
-	log.WarnContext(ctx, "Redis can't be reached; nothing is lost, but several orchestrators may not hand out work until it is there", "error", err)
+	log.WarnContext(ctx, "Redis can't be reached; nothing is lost, but several orchestrators may not hand out work until it is back", "error", err)
 	tick := time.NewTicker(redisPingInterval)
 	defer tick.Stop()
 	for {
@@ -33,7 +33,7 @@ func watchRedisAtStart(ctx context.Context, client *redis.Client, log *slog.Logg
 			return
 		}
 		if pingRedis(ctx, client) == nil {
-			log.InfoContext(ctx, "Redis is there")
+			log.InfoContext(ctx, "Redis can be reached again")
 			return
 		}
 	}

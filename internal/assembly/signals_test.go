@@ -23,7 +23,7 @@ func TestASecondSignalEndsADrain(t *testing.T) {
 	}
 	d.logged("INFO", "draining")
 	d.terminate("worker 1")
-	if n := d.times("drained: nothing is left to do"); n > 0 {
+	if n := d.times("drained: all runs of the worker have ended"); n > 0 {
 		t.Error("its run is said to have ended")
 	}
 }

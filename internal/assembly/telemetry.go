@@ -44,7 +44,7 @@ func Measure(ctx context.Context, service, listen string, logs slog.Handler, sec
 	// Export errors are only logged locally, because exporting them would fail too.
 	here := slog.New(secrets.Handler(logs))
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
-		here.WarnContext(ctx, "some of what was measured is lost", "error", err)
+		here.WarnContext(ctx, "some telemetry data is lost", "error", err)
 	}))
 	m := &Instruments{Telemetry: t, Logger: slog.New(secrets.Handler(t.LogHandler(logs)))}
 	redis.SetLogger(newRedisLog(m.Logger))
@@ -60,7 +60,7 @@ func Measure(ctx context.Context, service, listen string, logs slog.Handler, sec
 	m.page = &http.Server{Handler: mux, ReadHeaderTimeout: headerTimeout}
 	go func() {
 		if err := m.page.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			m.Logger.ErrorContext(ctx, "the page of metrics is served no more", "error", err)
+			m.Logger.ErrorContext(ctx, "the metrics server failed", "error", err)
 		}
 	}()
 	m.Logger.InfoContext(ctx, "serving metrics", "listen", l.Addr().String())
@@ -73,10 +73,10 @@ func (m *Instruments) Close() {
 	defer cancel()
 	if m.page != nil {
 		if err := m.page.Shutdown(ctx); err != nil {
-			m.Logger.Warn("the page of metrics did not close", "error", err)
+			m.Logger.Warn("closing the metrics server failed", "error", err)
 		}
 	}
 	if err := m.Telemetry.Close(ctx); err != nil {
-		m.Logger.Warn("some of what was measured is lost", "error", err)
+		m.Logger.Warn("some telemetry data is lost", "error", err)
 	}
 }

@@ -74,11 +74,11 @@ func (w Worker) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(context.WithoutCancel(told))
 	defer stop()
 	if w.DrainFor < 0 {
-		return fmt.Errorf("the worker is to drain for %s, must not be negative: 0 gives all back at once", w.DrainFor)
+		return fmt.Errorf("the drain timeout %s must not be negative: 0 returns all runs to the queue at once", w.DrainFor)
 	}
 	private, err := outbound.ParseDestinations(w.FetchAllow)
 	if err != nil {
-		return fmt.Errorf("what may be fetched beside the internet: %w", err)
+		return fmt.Errorf("the hosts that may be fetched (--fetch-allow): %w", err)
 	}
 	if err := w.checkDirs(); err != nil {
 		return err
@@ -206,7 +206,7 @@ func (w Worker) serveAlive(ctx context.Context, id string) (stop func()) {
 	}()
 	return func() {
 		if err := w.Alive.Close(); err != nil {
-			w.Logger.WarnContext(ctx, "closing the port at which the process tells that it lives failed", "error", err)
+			w.Logger.WarnContext(ctx, "closing the liveness port failed", "error", err)
 		}
 		<-done
 	}

@@ -16,13 +16,13 @@ import (
 
 // ClientFlags are the command-line options for connections to a server.
 type ClientFlags struct {
-	Token     string `env:"COPPICE_TOKEN" xor:"token" placeholder:"TOKEN" help:"Token to call with. Others can read it on the command line: better give it in the environment, or in a file."`
-	TokenFile string `env:"COPPICE_TOKEN_FILE" xor:"token" placeholder:"FILE" help:"File that holds the token; read again when it changes."`
-	TLS       bool   `name:"tls" env:"COPPICE_TLS" help:"Connect over TLS and trust the authorities of this machine."`
-	TLSCA     string `name:"tls-ca" env:"COPPICE_TLS_CA" placeholder:"FILE" help:"Connect over TLS and trust these authorities."`
-	TLSCert   string `name:"tls-cert" env:"COPPICE_TLS_CERT" placeholder:"FILE" help:"Certificate to show to a server that asks for one."`
-	TLSKey    string `name:"tls-key" env:"COPPICE_TLS_KEY" placeholder:"FILE" help:"Key of that certificate."`
-	Insecure  bool   `env:"COPPICE_INSECURE" help:"Send the token to other machines without TLS too."`
+	Token     string `env:"COPPICE_TOKEN" xor:"token" placeholder:"TOKEN" help:"Token for the calls. Other users can see command lines: prefer the environment or a file."`
+	TokenFile string `env:"COPPICE_TOKEN_FILE" xor:"token" placeholder:"FILE" help:"File that contains the token; reread when it changes."`
+	TLS       bool   `name:"tls" env:"COPPICE_TLS" help:"Connect over TLS and trust the system's CA certificates."`
+	TLSCA     string `name:"tls-ca" env:"COPPICE_TLS_CA" placeholder:"FILE" help:"Connect over TLS and trust these CA certificates."`
+	TLSCert   string `name:"tls-cert" env:"COPPICE_TLS_CERT" placeholder:"FILE" help:"TLS client certificate (mTLS)."`
+	TLSKey    string `name:"tls-key" env:"COPPICE_TLS_KEY" placeholder:"FILE" help:"Private key of that certificate."`
+	Insecure  bool   `env:"COPPICE_INSECURE" help:"Send the token to other machines even without TLS."`
 }
 
 // IsSet reports whether any option is set.
@@ -34,13 +34,13 @@ func (f ClientFlags) Options(target string, log *slog.Logger) ([]grpc.DialOption
 	encrypted := f.TLS || f.TLSCA != ""
 	switch {
 	case f.Token != "" && f.TokenFile != "":
-		return nil, errors.New("--token and --token-file are two ways to say one thing")
+		return nil, errors.New("--token and --token-file cannot be used together")
 	case (f.TLSCert == "") != (f.TLSKey == ""):
-		return nil, errors.New("--tls-cert and --tls-key belong together")
+		return nil, errors.New("--tls-cert and --tls-key must be set together")
 	case f.TLSCert != "" && !encrypted:
-		return nil, errors.New("--tls-cert needs --tls-ca, or --tls")
+		return nil, errors.New("--tls-cert requires --tls-ca or --tls")
 	case f.Token+f.TokenFile != "" && !encrypted && !f.Insecure && !allLocal(target):
-		return nil, fmt.Errorf("the token would cross the network to %s unencrypted: give --tls-ca FILE or --tls, or say --insecure", target)
+		return nil, fmt.Errorf("the token would be sent to %s unencrypted: set --tls-ca FILE or --tls, or allow it with --insecure", target)
 	}
 	options := []grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials())}
 	if encrypted {
@@ -84,7 +84,7 @@ func (bearer) RequireTransportSecurity() bool { return false }
 func readToken(data []byte) (string, error) {
 	token := strings.TrimSpace(string(data))
 	if token == "" || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return "", errors.New("it has to hold one token and nothing else")
+		return "", errors.New("it must contain one token and nothing else")
 	}
 	return token, nil
 }

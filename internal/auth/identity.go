@@ -33,11 +33,11 @@ var tenantName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 func (i Identity) Check() error {
 	switch {
 	case !slices.Contains([]Role{RoleClient, RoleWorker, RoleAdmin}, i.Role):
-		return fmt.Errorf("the role is %q; it has to be %s, %s or %s", i.Role, RoleClient, RoleWorker, RoleAdmin)
+		return fmt.Errorf("the role is %q; it must be %s, %s or %s", i.Role, RoleClient, RoleWorker, RoleAdmin)
 	case i.Role == RoleWorker && i.Tenant != "":
-		return fmt.Errorf("a worker serves all tenants, and belongs to none: leave out tenant %q", i.Tenant)
+		return fmt.Errorf("the role worker serves all tenants and cannot have a tenant: remove tenant %q", i.Tenant)
 	case i.Role != RoleWorker && !tenantName.MatchString(i.Tenant):
-		return fmt.Errorf("the tenant is %q; it has to be 1 to 63 of A-Z, a-z, 0-9, dot, _ and -", i.Tenant)
+		return fmt.Errorf("the tenant is %q; it must be 1 to 63 characters from A-Z, a-z, 0-9, dot, _ and -", i.Tenant)
 	}
 	return nil
 }

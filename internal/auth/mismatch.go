@@ -62,7 +62,7 @@ func expectPlain(ctx context.Context, address string, conn net.Conn) error {
 	if err := tls.Client(conn, anybody).HandshakeContext(ctx); err != nil && !isAlert(err) {
 		return nil // it does not speak TLS
 	}
-	return fmt.Errorf("%s speaks TLS: give --tls-ca FILE, or --tls", address)
+	return fmt.Errorf("%s requires TLS: set --tls-ca FILE or --tls", address)
 }
 
 // expectTLS returns the reason why a TLS handshake fails.
@@ -83,13 +83,13 @@ func expectTLS(ctx context.Context, ours credentials.TransportCredentials, addre
 	var unknown x509.UnknownAuthorityError
 	switch {
 	case errors.As(err, &plain):
-		return fmt.Errorf("%s does not speak TLS: leave --tls-ca and --tls out", address)
+		return fmt.Errorf("%s does not support TLS: remove --tls-ca and --tls", address)
 	case errors.As(err, &unknown):
-		return fmt.Errorf("the certificate of %s is not trusted: %w; say with --tls-ca whom to trust", address, unknown)
+		return fmt.Errorf("the certificate of %s is not trusted: %w; name the certificate authority to trust with --tls-ca", address, unknown)
 	case errors.As(err, &untrusted):
 		return fmt.Errorf("the certificate of %s is not trusted: %w", address, untrusted.Err)
 	case isAlert(err):
-		return fmt.Errorf("%s refuses the connection: %w; it may want a certificate: --tls-cert and --tls-key", address, err)
+		return fmt.Errorf("%s refuses the connection: %w; it may require a client certificate: set --tls-cert and --tls-key", address, err)
 	}
 	return nil
 }

@@ -75,14 +75,14 @@ func (f *reloader[T]) get() T {
 		return f.value
 	}
 	f.value, f.lastError = value, ""
-	f.log.Info("files of credentials were read again", "files", f.paths)
+	f.log.Info("the credential files were reloaded", "files", f.paths)
 	return f.value
 }
 
 func (f *reloader[T]) logOnce(err error) {
 	if f.lastError != err.Error() {
 		f.lastError = err.Error()
-		f.log.Warn("files of credentials can't be read; what they said before still counts", "files", f.paths, "error", err)
+		f.log.Warn("the credential files can't be read; the credentials that were read before stay valid", "files", f.paths, "error", err)
 	}
 }
 

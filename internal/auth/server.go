@@ -13,17 +13,17 @@ import (
 
 // TokenFlags are the options for the tokens that a server accepts.
 type TokenFlags struct {
-	Tokens   string `env:"COPPICE_TOKENS" placeholder:"FILE" help:"YAML file of the tokens that calls have to carry; coppice token makes them. Without it anybody may do everything, and only on this machine."`
-	Insecure bool   `env:"COPPICE_INSECURE" help:"Serve other machines without tokens: whoever reaches the port may do everything."`
+	Tokens   string `env:"COPPICE_TOKENS" placeholder:"FILE" help:"YAML file of the tokens that calls must carry; coppice token creates them. Without it, everyone on this machine has full access and other machines have none."`
+	Insecure bool   `env:"COPPICE_INSECURE" help:"Serve other machines without tokens. Everyone who can reach the port has full access."`
 }
 
 // ServerFlags are the security options of a server.
 type ServerFlags struct {
 	TokenFlags
 
-	TLSCert     string `name:"tls-cert" env:"COPPICE_TLS_CERT" placeholder:"FILE" help:"Certificate to serve with over TLS, with those between it and its authority."`
-	TLSKey      string `name:"tls-key" env:"COPPICE_TLS_KEY" placeholder:"FILE" help:"Key of that certificate."`
-	TLSClientCA string `name:"tls-client-ca" env:"COPPICE_TLS_CLIENT_CA" placeholder:"FILE" help:"Authorities of which clients need a certificate (mTLS); by default they need none."`
+	TLSCert     string `name:"tls-cert" env:"COPPICE_TLS_CERT" placeholder:"FILE" help:"TLS certificate of the server, followed by the intermediate certificates."`
+	TLSKey      string `name:"tls-key" env:"COPPICE_TLS_KEY" placeholder:"FILE" help:"Private key of that certificate."`
+	TLSClientCA string `name:"tls-client-ca" env:"COPPICE_TLS_CLIENT_CA" placeholder:"FILE" help:"CA certificates for client certificates (mTLS). Default: clients need none."`
 }
 
 // Server is the security configuration of a server.
@@ -54,9 +54,9 @@ func (f ServerFlags) Open(log *slog.Logger) (Server, error) {
 	case err != nil:
 		return Server{}, err
 	case (f.TLSCert == "") != (f.TLSKey == ""):
-		return Server{}, errors.New("--tls-cert and --tls-key belong together")
+		return Server{}, errors.New("--tls-cert and --tls-key must be set together")
 	case f.TLSCert == "" && f.TLSClientCA != "":
-		return Server{}, errors.New("--tls-client-ca needs --tls-cert and --tls-key")
+		return Server{}, errors.New("--tls-client-ca requires --tls-cert and --tls-key")
 	case f.TLSCert == "":
 		return s, nil
 	}
@@ -74,14 +74,14 @@ func (s Server) CheckListen(ctx context.Context, at net.Addr, log *slog.Logger) 
 	switch {
 	case inside:
 	case s.Tokens != nil && s.TLS == nil && !near:
-		log.WarnContext(ctx, "tokens cross the network unencrypted: give the server a certificate, or protect the network", "listen", at.String())
+		log.WarnContext(ctx, "tokens are sent over the network unencrypted: set a certificate for the server, or protect the network", "listen", at.String())
 	case s.Tokens != nil:
 	case near:
-		log.WarnContext(ctx, "calls need no token: every program of this machine may do everything", "listen", at.String())
+		log.WarnContext(ctx, "calls need no token: every program on this machine has full access", "listen", at.String())
 	case s.Insecure:
-		log.WarnContext(ctx, "calls need no token: whoever reaches the port may do everything", "listen", at.String())
+		log.WarnContext(ctx, "calls need no token: every client that can reach the port has full access", "listen", at.String())
 	default:
-		return fmt.Errorf("%s can be reached from other machines, and there are no tokens: give --tokens FILE, listen on 127.0.0.1, or say --insecure", at)
+		return fmt.Errorf("%s can be reached from other machines, and no tokens are configured: set --tokens FILE, listen on 127.0.0.1, or allow it with --insecure", at)
 	}
 	return nil
 }

@@ -45,7 +45,7 @@ func newPoolReloader(path string, log *slog.Logger) (*reloader[*x509.CertPool], 
 	return newReloader(log, func(c [][]byte) (*x509.CertPool, error) {
 		pool := x509.NewCertPool()
 		if !pool.AppendCertsFromPEM(c[0]) {
-			return nil, errors.New("there is no certificate in it")
+			return nil, errors.New("it contains no certificate")
 		}
 		return pool, nil
 	}, path)

@@ -82,10 +82,10 @@ func parseTokens(data []byte) (grants, error) {
 		return nil, errors.New(yaml.FormatError(err, false, false)) // it quotes no line, so it reveals no secret
 	}
 	if len(file.Tokens) == 0 { // the file may be being written; an empty list would lock every caller out
-		return nil, errors.New("there are no tokens")
+		return nil, errors.New("the file has no tokens")
 	}
 	if len(file.Tokens) > maxTokens {
-		return nil, fmt.Errorf("there are %d tokens, at most %d", len(file.Tokens), maxTokens)
+		return nil, fmt.Errorf("the file has %d tokens, the limit is %d", len(file.Tokens), maxTokens)
 	}
 	all := make(grants, len(file.Tokens))
 	for i, e := range file.Tokens {
@@ -95,10 +95,10 @@ func parseTokens(data []byte) (grants, error) {
 		}
 		sum, err := hex.DecodeString(e.SHA256)
 		if err != nil || len(sum) != sha256.Size {
-			return nil, fmt.Errorf("token %d, %q: sha256 has to be 64 digits, of the whole token; coppice token makes both", i+1, e.Name)
+			return nil, fmt.Errorf("token %d, %q: sha256 must be 64 hexadecimal digits, the hash of the whole token; coppice token generates both", i+1, e.Name)
 		}
 		if _, there := all[[sha256.Size]byte(sum)]; there {
-			return nil, fmt.Errorf("token %d, %q is there twice", i+1, e.Name)
+			return nil, fmt.Errorf("token %d, %q is listed twice", i+1, e.Name)
 		}
 		all[[sha256.Size]byte(sum)] = g
 	}

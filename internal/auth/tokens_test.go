@@ -178,7 +178,7 @@ func TestFilesThatAreRefused(t *testing.T) {
 		{"another role", "the role is", with(func(e *Entry) { e.Role = "root" })},
 		{"no tenant", "the tenant is", with(func(e *Entry) { e.Tenant = "" })},
 		{"a strange tenant", "the tenant is", with(func(e *Entry) { e.Tenant = "a/b" })},
-		{"a worker with a tenant", "leave out", with(func(e *Entry) { e.Role = RoleWorker })},
+		{"a worker with a tenant", "remove tenant", with(func(e *Entry) { e.Role = RoleWorker })},
 		{"no hash", "sha256", with(func(e *Entry) { e.SHA256 = "" })},
 		{"a short hash", "sha256", with(func(e *Entry) { e.SHA256 = e.SHA256[2:] })},
 		{"the token itself", "sha256", with(func(e *Entry) { e.SHA256 = "coppice_x" })},
@@ -229,14 +229,14 @@ func TestAdmit(t *testing.T) {
 		fits   bool
 		logged string
 	}{
-		{Server{}, at("127.0.0.1"), true, "every program of this machine"},
-		{Server{}, at("::1"), true, "every program of this machine"},
-		{Server{}, at("127.9.9.9"), true, "every program of this machine"},
-		{Server{}, &net.UnixAddr{Name: "/s"}, true, "every program of this machine"},
+		{Server{}, at("127.0.0.1"), true, "every program on this machine"},
+		{Server{}, at("::1"), true, "every program on this machine"},
+		{Server{}, at("127.9.9.9"), true, "every program on this machine"},
+		{Server{}, &net.UnixAddr{Name: "/s"}, true, "every program on this machine"},
 		{Server{}, at("0.0.0.0"), false, ""},
 		{Server{}, at("::"), false, ""},
 		{Server{}, at("10.1.2.3"), false, ""},
-		{Server{Insecure: true}, at("0.0.0.0"), true, "whoever reaches the port"},
+		{Server{Insecure: true}, at("0.0.0.0"), true, "every client that can reach the port"},
 		{Server{Tokens: tokens}, at("127.0.0.1"), true, ""},
 		{Server{Tokens: tokens}, at("0.0.0.0"), true, "unencrypted"},
 		{Server{Tokens: tokens, TLS: Server{}.Transport()}, at("0.0.0.0"), true, ""},

@@ -16,10 +16,10 @@ import (
 )
 
 type agentsCommand struct {
-	List   listAgentsCommand  `cmd:"" default:"withargs" help:"List the agents, and the files that define none; with a name, show that one."`
-	Show   showAgentCommand   `cmd:"" help:"Show an agent: what is set, which versions were put, its prompt."`
-	Put    putAgentCommand    `cmd:"" help:"Keep the definition in a file, and make it the one that counts under its name."`
-	Delete deleteAgentCommand `cmd:"" help:"Take away an agent that was put. Its versions stay for the tasks that have them."`
+	List   listAgentsCommand  `cmd:"" default:"withargs" help:"List the agents, and files without a valid definition; with a name, show that agent."`
+	Show   showAgentCommand   `cmd:"" help:"Show an agent: its settings, its stored versions and its prompt."`
+	Put    putAgentCommand    `cmd:"" help:"Store the definition in a file as the current one of its name."`
+	Delete deleteAgentCommand `cmd:"" help:"Delete a stored agent. Its versions remain for tasks that use them."`
 }
 
 type listAgentsCommand struct {
@@ -45,7 +45,7 @@ func (g *listAgentsCommand) Run(ctx context.Context, a *app) error {
 		for _, p := range resp.GetProblems() {
 			kept := ""
 			if p.GetKept() {
-				kept = "; what it held before still counts"
+				kept = "; its previous content stays in use"
 			}
 			a.complain(p.GetDetail() + kept)
 		}
@@ -70,8 +70,8 @@ func (a *app) printAgent(agent *pb.Agent) error {
 type showAgentCommand struct {
 	remote
 	Name       string `arg:"" help:"The agent."`
-	Version    string `env:"" placeholder:"VERSION" help:"A version that was put; by default the one that counts."`
-	Definition bool   `env:"" help:"Show the definition alone, as agents put takes it: to the byte, unless it is shown on a terminal."`
+	Version    string `env:"" placeholder:"VERSION" help:"Stored version to show; default: the current one."`
+	Definition bool   `env:"" help:"Print only the definition, in the form that agents put accepts; byte-exact unless printed to a terminal."`
 }
 
 // Run shows an agent.
@@ -131,11 +131,11 @@ func (g *putAgentCommand) Run(ctx context.Context, a *app) error {
 // MCP server. More cannot be known here: workers may be of another release.
 func (a *app) warnOfTools(agent *pb.Agent) {
 	if names := tool.UnknownEntries(agent.GetTools()); len(names) > 0 {
-		a.complain(fmt.Sprintf("warning: tools of %s that do not come with Coppice: %s; its runs fail on workers without them",
+		a.complain(fmt.Sprintf("warning: tools of %s that are not built in: %s; its runs fail on workers that do not have them",
 			agent.GetName(), strings.Join(names, ", ")))
 	}
 	if names := tool.UnknownEntries(append(slices.Clone(agent.GetDisallowedTools()), agent.GetDeferredTools()...)); len(names) > 0 {
-		a.complain(fmt.Sprintf("warning: disallowed_tools and deferred_tools of %s name what does not come with Coppice: %s",
+		a.complain(fmt.Sprintf("warning: disallowed_tools and deferred_tools of %s list tools that are not built in: %s",
 			agent.GetName(), strings.Join(names, ", ")))
 	}
 }

@@ -15,11 +15,11 @@ import (
 
 // permissionFlags are the permissions of a session.
 type permissionFlags struct {
-	PermissionMode string   `placeholder:"MODE" help:"What becomes of calls that no rule names: default, accept_edits, plan or bypass."`
-	Allow          []string `sep:"none" placeholder:"RULE" help:"Calls that run without asking, like 'bash(git *)'. May be repeated, like --ask and --deny."`
-	Ask            []string `sep:"none" placeholder:"RULE" help:"Calls that ask first."`
-	Deny           []string `sep:"none" placeholder:"RULE" help:"Calls that don't run."`
-	Approvals      string   `env:"" enum:"deny,escalate," default:"" placeholder:"WHERE" help:"What becomes of what a sub-agent asks, unless its definition says: deny, or escalate to the session's approvals."`
+	PermissionMode string   `placeholder:"MODE" help:"Handling of calls that no rule matches: default, accept_edits, plan or bypass."`
+	Allow          []string `sep:"none" placeholder:"RULE" help:"Calls that run without approval, for example 'bash(git *)'. Can be repeated, like --ask and --deny."`
+	Ask            []string `sep:"none" placeholder:"RULE" help:"Calls that need approval."`
+	Deny           []string `sep:"none" placeholder:"RULE" help:"Calls that are denied."`
+	Approvals      string   `env:"" enum:"deny,escalate," default:"" placeholder:"WHERE" help:"Handling of sub-agents' calls that need approval: deny, or escalate to the session's approvals. Definitions can override it."`
 }
 
 // permissions returns the permissions in the flags; nil if there are none.
@@ -64,8 +64,8 @@ func denyWithoutDecider(p *pb.Permissions) *pb.Permissions {
 
 type approvalsCommand struct {
 	remote
-	Session *string `arg:"" optional:"" help:"The session; by default all, and only what is open."`
-	All     bool    `env:"" help:"With a session: also what is decided."`
+	Session *string `arg:"" optional:"" help:"The session; default: all sessions, and only open approvals."`
+	All     bool    `env:"" help:"With a session: also show decided approvals."`
 }
 
 // Run lists approvals, oldest first.
@@ -285,7 +285,7 @@ func settledText(q *pb.ApprovalRequested, became, more string) string {
 func decidedText(d *pb.ApprovalDecided) string {
 	switch {
 	case d.GetState() == pb.ApprovalState_APPROVAL_STATE_WITHDRAWN:
-		return "asks no more, since its run ended"
+		return "withdrawn because its run ended"
 	case d.GetState() == pb.ApprovalState_APPROVAL_STATE_DENIED:
 		return strings.TrimRight("denied: "+safeLine(d.GetMessage()), ": ")
 	case d.GetScope() == pb.ApprovalScope_APPROVAL_SCOPE_SESSION:

@@ -118,8 +118,8 @@ func TestWhatBecomesOfACallIsSaidOfIt(t *testing.T) {
 	tell(decided("e", pb.ApprovalState_APPROVAL_STATE_ALLOWED))
 	want := `bash "git pull": allowed
 bash "git push": denied
-bash "` + long[:inputCells-len(`bash "`)-1] + `…: asks no more, since its run ended
-bash: denied, since nobody decided in time
+bash "` + long[:inputCells-len(`bash "`)-1] + `…: withdrawn because its run ended
+bash: denied because it was not decided in time
 allowed
 `
 	if got := strings.ReplaceAll(out.String(), "● root: ", ""); got != want {
@@ -147,7 +147,7 @@ func TestAskingNamesWhatWorks(t *testing.T) {
 			"the session is dropped; allow it with --allow RULE (a definition with a mode must allow it too), or keep the session with --data DIR", nil},
 		"dropped, asked by rules": {private.decisionHelp(&app{}), "1 open approval · ",
 			"asked by ls(.), ls; the session is dropped: keep it with --data DIR", []string{"ls(.)", "ls"}},
-		"kept": {kept.decisionHelp(&app{}), "1 open approval · ", "coppice dev --data kept, and beside it coppice approve deadbeef, or coppice deny deadbeef", nil},
+		"kept": {kept.decisionHelp(&app{}), "1 open approval · ", "coppice dev --data kept, and in another terminal coppice approve deadbeef, or coppice deny deadbeef", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -32,13 +32,13 @@ const (
 
 type batchCommand struct {
 	remote
-	Name   string `env:"" placeholder:"NAME" help:"Name of the batch. The same lines under the same name go on where they were, and none is run twice."`
-	Agent  string `env:"" placeholder:"NAME" help:"Agent at the roots; by default general-purpose."`
+	Name   string `env:"" placeholder:"NAME" help:"Name of the batch. If you run the same lines under the same name again, they continue where they were and none runs twice."`
+	Agent  string `env:"" placeholder:"NAME" help:"Agent of the roots; default: general-purpose."`
 	AtOnce int    `env:"" default:"64" help:"How many sessions are open at once."`
 	permissionFlags
 	budgetFlags
 	callbackFlags
-	File string `arg:"" optional:"" help:"File with a prompt on each line; by default, and with -, standard input. A line that is a JSON object is a CreateSessionRequest."`
+	File string `arg:"" optional:"" help:"File with one prompt per line; default, and with -: standard input. A line that is a JSON object is a CreateSessionRequest."`
 }
 
 // Run opens a session for each line, and prints their answers as they arrive.
@@ -65,7 +65,7 @@ func (b *batchCommand) Run(ctx context.Context, a *app) error {
 			}
 		}
 		if left := len(all.open) + len(all.pending); len(all.pending) < len(asked) && left > 0 {
-			a.complain(fmt.Sprintf("%s left; the same with --name %s goes on with them", plural(int64(left), "line"), shellWord(b.Name)))
+			a.complain(fmt.Sprintf("%s left; run the same command with --name %s to continue with them", plural(int64(left), "line"), shellWord(b.Name)))
 		}
 		switch {
 		case ctx.Err() != nil:
@@ -137,7 +137,7 @@ func parseLine(line []byte) (*pb.CreateSessionRequest, error) {
 		return nil, errors.New("it is not UTF-8")
 	case line[0] == '{':
 		if err := protojson.Unmarshal(line, session); err != nil {
-			return nil, fmt.Errorf("it is no CreateSessionRequest: %w", err)
+			return nil, fmt.Errorf("it is not a CreateSessionRequest: %w", err)
 		}
 		if session.GetMessage().GetText() == "" {
 			return nil, errors.New("it has no message")
@@ -169,7 +169,7 @@ type batch struct {
 // reportLost reports a broken stream, once until there is an answer again.
 func (b *batch) reportLost(error) {
 	if !b.lossReported {
-		b.app.complain("the connection is lost; trying again")
+		b.app.complain("the connection is lost; reconnecting")
 	}
 	b.lossReported = true
 }

@@ -135,7 +135,7 @@ func TestABatchGoesOn(t *testing.T) {
 			t.Errorf("%q is not once in:\n%s", answer, out)
 		}
 	}
-	if !strings.Contains(out, "5 sessions in ") || strings.Count(complaints, "trying again\n") != 2 {
+	if !strings.Contains(out, "5 sessions in ") || strings.Count(complaints, "reconnecting\n") != 2 {
 		t.Errorf("it said:\n%s%s", out, complaints)
 	}
 	if numbers := slices.Sorted(maps.Keys(o.asked)); !slices.Equal(numbers, []int64{1, 3, 4, 5, 6}) {
@@ -227,8 +227,8 @@ func noDatabase(stream pb.SessionService_CreateSessionsServer) error {
 func TestABatchIsRefusedWhole(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string]string{
-		`{"agent":`:            "line 2: it is no CreateSessionRequest: ",
-		`{"colour": "red"}`:    "line 2: it is no CreateSessionRequest: ",
+		`{"agent":`:            "line 2: it is not a CreateSessionRequest: ",
+		`{"colour": "red"}`:    "line 2: it is not a CreateSessionRequest: ",
 		`{"agent": "explore"}`: "line 2: it has no message",
 		"\xff":                 "line 2: it is not UTF-8",
 	} {
@@ -252,7 +252,7 @@ func TestABatchSaysHowToGoOn(t *testing.T) {
 			return status.Error(codes.PermissionDenied, "the token is gone")
 		}}
 		out, complaints, code := o.run(t, name, "one\ntwo\n")
-		left := regexp.MustCompile("(?m)^coppice: 1 line left; the same with --name " + want + " goes on with them$")
+		left := regexp.MustCompile("(?m)^coppice: 1 line left; run the same command with --name " + want + " to continue with them$")
 		if code != exitRefused || !left.MatchString(complaints) || !regexp.MustCompile(`(?m)^1 session in .* 1 completed$`).MatchString(out) {
 			t.Errorf("%q: exit code %d, %s%s", name, code, out, complaints)
 		}

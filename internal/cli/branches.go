@@ -16,13 +16,13 @@ import (
 type branchCommand struct {
 	remote
 	Session     string   `arg:"" help:"The session."`
-	Task        *string  `env:"" placeholder:"ID" help:"Task to go on from; by default the current one."`
-	From        *string  `env:"" placeholder:"N" help:"Message to go on from: its number in the transcript, or its id; by default the last one."`
-	Apart       bool     `env:"" help:"Start with nothing of what came before, but with the same agent."`
+	Task        *string  `env:"" placeholder:"ID" help:"Task to continue from; default: the current one."`
+	From        *string  `env:"" placeholder:"N" help:"Message to continue from: its number in the transcript, or its id; default: the last one."`
+	Apart       bool     `env:"" help:"Start with the same agent and an empty conversation."`
 	Regenerate  bool     `env:"" help:"Let the model answer again, without a new message."`
 	Select      bool     `env:"" help:"Make the branch the current one: messages go to it from now on."`
-	Description string   `env:"" help:"A few words on what it is for."`
-	Text        []string `arg:"" optional:"" help:"What to say first; - reads it from standard input."`
+	Description string   `env:"" help:"Short description of the task."`
+	Text        []string `arg:"" optional:"" help:"The first message; - reads it from standard input."`
 }
 
 // Run starts a branch from a message.
@@ -59,7 +59,7 @@ func (b *branchCommand) Run(ctx context.Context, a *app) error {
 			return a.printJSON(resp)
 		}
 		t := resp.GetTask()
-		return a.print(fmt.Sprintf("branch %s goes on from message %d of task %s%s",
+		return a.print(fmt.Sprintf("branch %s continues from message %d of task %s%s",
 			safeLine(t.GetId()), t.GetBase().GetOrdinal(), safeLine(t.GetBase().GetTaskId()), branchPointReason(own, req.GetMessageId(), t.GetBase())))
 	})
 }
@@ -70,7 +70,7 @@ func branchPointReason(own []*pb.Message, named string, base *pb.Base) string {
 	calls := func(b *pb.Block) bool { return b.GetToolUse() != nil }
 	for _, m := range own {
 		if m.GetId() == named && base.GetOrdinal() < m.GetOrdinal() && slices.ContainsFunc(m.GetBlocks(), calls) {
-			return fmt.Sprintf(", since message %d calls tools", m.GetOrdinal())
+			return fmt.Sprintf(", because message %d calls tools", m.GetOrdinal())
 		}
 	}
 	return ""
@@ -157,7 +157,7 @@ type selectCommand struct {
 	remote
 	taskFlag
 	Session string  `arg:"" help:"The session."`
-	Task    *string `arg:"" optional:"" help:"The branch; by default the root."`
+	Task    *string `arg:"" optional:"" help:"The branch; default: the root."`
 }
 
 // Run makes a branch, or the root, the current one.
@@ -181,9 +181,9 @@ func (s *selectCommand) Run(ctx context.Context, a *app) error {
 type importCommand struct {
 	remote
 	File  string `arg:"" help:"The transcript, as lines of JSON; - reads standard input."`
-	Agent string `env:"" placeholder:"NAME" help:"Agent to go on with; by default general-purpose."`
-	Title string `env:"" help:"What to call the session; by default the start of its first message."`
-	Model string `env:"" placeholder:"NAME" help:"Model to use; by default the agent's."`
+	Agent string `env:"" placeholder:"NAME" help:"Agent that continues the conversation; default: general-purpose."`
+	Title string `env:"" help:"Title of the session; default: the start of its first message."`
+	Model string `env:"" placeholder:"NAME" help:"Model to use; default: the agent's."`
 }
 
 // importPiece is the size of a piece of a transcript on the stream.

@@ -11,9 +11,9 @@ import (
 
 // budgetFlags bound what all tasks of a session may use together.
 type budgetFlags struct {
-	MaxTokens     *int     `env:"" placeholder:"N" help:"Tokens of all kinds that the tree may use; 0 is no bound."`
-	MaxCost       *float64 `env:"" placeholder:"DOLLARS" help:"What the tree may cost, as far as prices are known; 0 is no bound."`
-	MaxModelCalls *int     `env:"" placeholder:"N" help:"Calls of models that the tree may make; 0 is no bound."`
+	MaxTokens     *int     `env:"" placeholder:"N" help:"Maximum number of tokens of the tree, of all kinds; 0 means no limit."`
+	MaxCost       *float64 `env:"" placeholder:"DOLLARS" help:"Maximum cost of the tree, as far as prices are known; 0 means no limit."`
+	MaxModelCalls *int     `env:"" placeholder:"N" help:"Maximum number of model calls of the tree; 0 means no limit."`
 }
 
 // maxDollars is the maximum of --max-cost.
@@ -49,7 +49,7 @@ func (f budgetFlags) budgetFrom(was *pb.Budget) (*pb.Budget, error) {
 type budgetCommand struct {
 	remote
 	budgetFlags
-	None    bool   `env:"" help:"No bound, but what the orchestrator has for each session."`
+	None    bool   `env:"" help:"Remove the budget; the orchestrator's own limits remain."`
 	Session string `arg:"" help:"The session."`
 }
 
@@ -112,7 +112,7 @@ func budgetText(s *pb.Session, dot string) string {
 		parts = append(parts, plural(made, "model call"))
 	}
 	if reserved := reservedText(s.GetReserved()); reserved != "" {
-		parts = append(parts, "reserved for calls under way: "+reserved)
+		parts = append(parts, "reserved for calls in progress: "+reserved)
 	}
 	return strings.Join(parts, dot)
 }

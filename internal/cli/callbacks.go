@@ -41,7 +41,7 @@ func (r *runCommand) waitCallbacks(ctx context.Context, a *app, running *assembl
 		a.complain("waiting for callbacks: " + err.Error())
 	}
 	if len(urls) > 0 {
-		a.complain("without an answer: " + callbacksText(urls))
+		a.complain("still unanswered: " + callbacksText(urls))
 	}
 	return len(urls) > 0
 }

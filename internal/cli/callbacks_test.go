@@ -124,8 +124,8 @@ func TestARunThatIsNotAnsweredSaysSo(t *testing.T) {
 	_, stdout, stderr := runs(t, "waiting for the callback", dir, "--data", data, "--agent", "nightly", "--callback-hosts", "127.0.0.1", "report")
 	for _, want := range []string{
 		"coppice: waiting for the callback to " + url + "/ended, for up to 12s\n",
-		"coppice: without an answer: the callback to " + url + "/ended\n",
-		"coppice: the session is kept; it goes on with: coppice dev --data " + data,
+		"coppice: still unanswered: the callback to " + url + "/ended\n",
+		"coppice: the session is kept; continue it with: coppice dev --data " + data,
 	} {
 		if !strings.Contains(stderr, want) || !strings.HasSuffix(stdout, "\n\ndone\n") {
 			t.Errorf("%q is not said:\n%s%s", want, stdout, stderr)

@@ -48,49 +48,49 @@ const (
 
 // commands is the command line grammar.
 type commands struct {
-	JSON bool `name:"json" help:"Machine-readable output: one JSON object a line, as the API has it."`
+	JSON bool `name:"json" help:"Machine-readable output: one JSON object per line, in the form of the API."`
 
 	Run   runCommand   `cmd:"" group:"Run trees" help:"Run a prompt and watch its tree of agents grow."`
-	Dev   devCommand   `cmd:"" group:"Run trees" help:"Serve an orchestrator and a worker from this process until it is interrupted."`
-	Batch batchCommand `cmd:"" group:"Run trees" help:"Open a session for each line of a file, many at once, and show their answers as they come."`
-	Drill drillCommand `cmd:"" group:"Run trees" help:"Kill parts of an installation at one step of a tree after another, and compare how the trees end."`
+	Dev   devCommand   `cmd:"" group:"Run trees" help:"Run an orchestrator and a worker in this process until it is interrupted."`
+	Batch batchCommand `cmd:"" group:"Run trees" help:"Open a session for each line of a file, many at once, and print the answers as they arrive."`
+	Drill drillCommand `cmd:"" group:"Run trees" help:"Inject faults into an installation at many steps of a tree, and compare how the trees end."`
 
 	Sessions   sessionsCommand   `cmd:"" group:"Look at them" help:"List sessions, newest first."`
 	Tree       treeCommand       `cmd:"" group:"Look at them" help:"Show the tree of a session as it is now."`
-	Watch      watchCommand      `cmd:"" group:"Look at them" help:"Watch a session: what has happened, then what happens."`
-	Wait       waitCommand       `cmd:"" group:"Look at them" help:"Wait until a task has ended, and show its answer; tell of approvals that the session waits for."`
+	Watch      watchCommand      `cmd:"" group:"Look at them" help:"Watch a session: first its past events, then new ones."`
+	Wait       waitCommand       `cmd:"" group:"Look at them" help:"Wait until a task has ended and print its answer; report approvals that the session waits for."`
 	Transcript transcriptCommand `cmd:"" group:"Look at them" help:"Show the conversation of a task."`
 
 	Send       sendCommand       `cmd:"" group:"Steer them" help:"Send a message to a task of a session."`
 	Spawn      spawnCommand      `cmd:"" group:"Steer them" help:"Start a sub-agent in a session."`
-	Inbox      inboxCommand      `cmd:"" group:"Steer them" help:"Show the messages that wait for a task, or take them away."`
-	Background backgroundCommand `cmd:"" group:"Steer them" help:"Have a parent no longer wait for a task, which goes on in the background."`
-	Cancel     cancelCommand     `cmd:"" group:"Steer them" help:"Cancel a task and all below it; by default the root's turn."`
-	Approvals  approvalsCommand  `cmd:"" group:"Steer them" help:"List tool calls that wait to be allowed."`
-	Approve    approveCommand    `cmd:"" group:"Steer them" help:"Allow a tool call that waits."`
-	Deny       denyCommand       `cmd:"" group:"Steer them" help:"Deny a tool call that waits."`
-	Budget     budgetCommand     `cmd:"" group:"Steer them" help:"Show what a session has used and may use, or give it another budget."`
+	Inbox      inboxCommand      `cmd:"" group:"Steer them" help:"Show the messages that wait for a task, or remove them."`
+	Background backgroundCommand `cmd:"" group:"Steer them" help:"Move a task to the background, so that its parent continues."`
+	Cancel     cancelCommand     `cmd:"" group:"Steer them" help:"Cancel a task and everything below it; default: the root's turn."`
+	Approvals  approvalsCommand  `cmd:"" group:"Steer them" help:"List tool calls that wait for approval."`
+	Approve    approveCommand    `cmd:"" group:"Steer them" help:"Allow a tool call that waits for approval."`
+	Deny       denyCommand       `cmd:"" group:"Steer them" help:"Deny a tool call that waits for approval."`
+	Budget     budgetCommand     `cmd:"" group:"Steer them" help:"Show the usage and the budget of a session, or change the budget."`
 
-	Branch branchCommand `cmd:"" group:"Keep conversations" help:"Go on from a message of a task in a branch of its own."`
+	Branch branchCommand `cmd:"" group:"Keep conversations" help:"Continue from a message of a task in a new branch."`
 	Select selectCommand `cmd:"" group:"Keep conversations" help:"Choose the branch that messages go to."`
-	Import importCommand `cmd:"" group:"Keep conversations" help:"Open a session that begins with a transcript from elsewhere."`
-	Rename renameCommand `cmd:"" group:"Keep conversations" help:"Give a session another title."`
-	Close  closeCommand  `cmd:"" group:"Keep conversations" help:"End a session for good; it can still be read."`
-	Delete deleteCommand `cmd:"" group:"Keep conversations" help:"Delete a session with all that is in it."`
+	Import importCommand `cmd:"" group:"Keep conversations" help:"Open a session that starts with an imported transcript."`
+	Rename renameCommand `cmd:"" group:"Keep conversations" help:"Change the title of a session."`
+	Close  closeCommand  `cmd:"" group:"Keep conversations" help:"Close a session permanently; it can still be read."`
+	Delete deleteCommand `cmd:"" group:"Keep conversations" help:"Delete a session and all its data."`
 
 	Agents     agentsCommand     `cmd:"" group:"Operate an installation" help:"List, show, put and delete agents."`
-	Workers    workersCommand    `cmd:"" group:"Operate an installation" help:"List the workers that are connected, and drain them."`
+	Workers    workersCommand    `cmd:"" group:"Operate an installation" help:"List the connected workers, and drain them."`
 	Doctor     doctorCommand     `cmd:"" group:"Operate an installation" help:"Check the sessions of the token's tenant against their invariants, and list violations."`
-	Token      tokenCommand      `cmd:"" group:"Operate an installation" help:"Make a token for a client of an orchestrator."`
+	Token      tokenCommand      `cmd:"" group:"Operate an installation" help:"Create a token for an orchestrator."`
 	Workspaces workspacesCommand `cmd:"" group:"Operate an installation" help:"Clean up the workspaces of workers."`
-	FakeLLM    fakeLLMCommand    `cmd:"" group:"Operate an installation" name:"fake-llm" help:"Serve a fake of Anthropic's and OpenAI's APIs, with faults if you like."`
+	FakeLLM    fakeLLMCommand    `cmd:"" group:"Operate an installation" name:"fake-llm" help:"Serve fakes of the Anthropic and OpenAI APIs, optionally with faults."`
 }
 
 const about = `Runs trees of LLM agents.
 
-Where SESSION is asked for, "last" is the newest one; of the ids of sessions and tasks the last characters are enough, if they are four or more. Every command that is about a task of a session takes --task ID.
+SESSION can be "last" for the newest session. The last four or more characters of an id of a session or task are enough. Every command about a task of a session accepts --task ID.
 
-Exit codes: 0 completed, 1 failed or cancelled, 2 wrong usage, 3 a refused call or an internal error, 4 not ended in time (wait) or blocked by an approval that nobody is asked about at a terminal (run, watch), 5 no orchestrator could be reached, or it cannot serve now, 130 interrupted, 141 nobody reads the output any more.`
+Exit codes: 0 completed; 1 failed or cancelled; 2 wrong usage; 3 call refused, or internal error; 4 not ended in time (wait), or blocked by an approval with no terminal to ask at (run, watch); 5 orchestrator unreachable, or temporarily unable to serve; 130 interrupted; 141 output closed by its reader.`
 
 // app is the state that all commands share.
 type app struct {

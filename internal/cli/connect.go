@@ -23,7 +23,7 @@ const defaultAddress = "127.0.0.1:7070"
 
 // remote is the flags of commands that talk to an orchestrator.
 type remote struct {
-	Orchestrator string `default:"127.0.0.1:7070" placeholder:"HOST:PORT" help:"Orchestrator to talk to."`
+	Orchestrator string `default:"127.0.0.1:7070" placeholder:"HOST:PORT" help:"Address of the orchestrator."`
 	auth.ClientFlags
 }
 
@@ -94,7 +94,7 @@ func (r remote) explain(err error) error {
 	if err := r.DiagnoseTLS(context.Background(), r.Orchestrator); err != nil { // this opens a connection
 		return usagef("%w", err)
 	}
-	return fmt.Errorf("%w: does anybody serve at %s? coppice dev would", err, r.Orchestrator)
+	return fmt.Errorf("%w: is an orchestrator running at %s? coppice dev starts one", err, r.Orchestrator)
 }
 
 // decisionHelp says how to decide on approvals of the orchestrator.
@@ -183,7 +183,7 @@ func (c *client) sessionAndTask(ctx context.Context, session string, task *strin
 
 // taskFlag is the --task flag of commands that also take the task as an argument.
 type taskFlag struct {
-	TaskFlag *string `name:"task" env:"" placeholder:"ID" help:"The task: the same as the argument, in the way that other commands take it."`
+	TaskFlag *string `name:"task" env:"" placeholder:"ID" help:"The task; same as the argument, for consistency with other commands."`
 }
 
 // sessionAndTask finds a session and a task of it, which the argument or the flag names.
@@ -210,7 +210,7 @@ func checkSuffix(what, name string) error {
 	case name == "":
 		return usagef("the id of the %s is empty", what)
 	case len(name) < minSuffix:
-		return usagef("%q is too short for the end of an id: at least %d characters", name, minSuffix)
+		return usagef("%q is too short for the end of an id: give at least %d characters", name, minSuffix)
 	}
 	return nil
 }

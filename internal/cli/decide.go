@@ -13,14 +13,14 @@ import (
 // approvalSelection selects the approvals to decide on.
 type approvalSelection struct {
 	remote
-	ID  []string `arg:"" optional:"" help:"The approvals; of the id of one that is open the last characters are enough."`
-	All *string  `env:"" placeholder:"SESSION" help:"All approvals of this session that are open now, those of its sub-agents too."`
+	ID  []string `arg:"" optional:"" help:"The approvals; the last characters of an open one's id are enough."`
+	All *string  `env:"" placeholder:"SESSION" help:"All open approvals of this session, including those of its sub-agents."`
 }
 
 type approveCommand struct {
 	approvalSelection
-	ForSession bool   `env:"" help:"Allow all calls of the session that the same rules ask about."`
-	Message    string `env:"" placeholder:"TEXT" help:"Something to say about it."`
+	ForSession bool   `env:"" help:"Also allow all later calls of the session that the same rules ask about."`
+	Message    string `env:"" placeholder:"TEXT" help:"Comment on the decision."`
 }
 
 // Run allows calls.
@@ -34,7 +34,7 @@ func (c *approveCommand) Run(ctx context.Context, a *app) error {
 
 type denyCommand struct {
 	approvalSelection
-	Message string `env:"" placeholder:"TEXT" help:"Why; the agent's model reads it."`
+	Message string `env:"" placeholder:"TEXT" help:"Reason; shown to the agent's model."`
 }
 
 // Run denies calls.
@@ -47,9 +47,9 @@ func (c *denyCommand) Run(ctx context.Context, a *app) error {
 func (d *approvalSelection) decide(ctx context.Context, a *app, req *pb.DecideApprovalRequest) error {
 	switch {
 	case d.All == nil && len(d.ID) == 0:
-		return usagef("say which approvals, or --all SESSION; see coppice approvals")
+		return usagef("give the ids of approvals, or --all SESSION; see coppice approvals")
 	case d.All != nil && len(d.ID) > 0:
-		return usagef("--all is for all approvals of a session: say it, or ids")
+		return usagef("--all decides all approvals of a session and cannot be used with ids")
 	}
 	return d.with(func(c *client) error {
 		ids, err := d.ids(ctx, c)

@@ -95,7 +95,7 @@ func (d *denials) text(ask string) string {
 	if d.byDefinition == d.count {
 		why = says + " (approvals: deny)"
 	}
-	text += ", as " + why + ": " + strings.Join(d.names, ", ")
+	text += ", because " + why + ": " + strings.Join(d.names, ", ")
 	if more := d.count - d.named; more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
 	}
@@ -103,9 +103,9 @@ func (d *denials) text(ask string) string {
 	switch d.byMode {
 	case 0: // no other rule can allow what a rule asks about
 	case d.count:
-		helps = append(helps, "allow with --allow RULE what may run"+inDefinitionsText)
+		helps = append(helps, "allow such calls with --allow RULE"+inDefinitionsText)
 	default:
-		helps = append(helps, "allow with --allow RULE what only the mode asks about"+inDefinitionsText)
+		helps = append(helps, "allow calls that only the mode asks about with --allow RULE"+inDefinitionsText)
 	}
 	if ask != "" && d.byDefinition < d.count {
 		helps = append(helps, ask)

@@ -32,26 +32,26 @@ func TestDenialsSayWhatHelps(t *testing.T) {
 			{}, denied(nil), denied(&pb.Denial{Cause: pb.DenialCause_DENIAL_CAUSE_PERMISSION, Tool: "bash"}),
 			denied(&pb.Denial{Cause: pb.DenialCause_DENIAL_CAUSE_DECISION, Tool: "bash"}),
 		}},
-		`1 call of a sub-agent was denied, as nobody is asked: bash "make"; allow with --allow RULE what may run (a definition with a mode must allow it too), or keep it`: {
+		`1 call of a sub-agent was denied, because nobody is asked: bash "make"; allow such calls with --allow RULE (a definition with a mode must allow it too), or keep it`: {
 			ask, []*pb.Event{unasked("make", false, "bash=make")},
 		},
-		`1 call of a sub-agent was denied, as nobody is asked: bash "make"; allow with --allow RULE what may run (a definition with a mode must allow it too)`: {
+		`1 call of a sub-agent was denied, because nobody is asked: bash "make"; allow such calls with --allow RULE (a definition with a mode must allow it too)`: {
 			"", []*pb.Event{unasked("make", false, "bash=make")},
 		},
-		`2 calls of sub-agents were denied, as nobody is asked: bash "git push" (asked by bash(git *)); keep it`: {
+		`2 calls of sub-agents were denied, because nobody is asked: bash "git push" (asked by bash(git *)); keep it`: {
 			ask, []*pb.Event{push, push},
 		},
-		`4 calls of sub-agents were denied, as nobody is asked: bash "git push" (asked by bash(git *)), bash "a" and 1 more;` +
-			` allow with --allow RULE what only the mode asks about (a definition with a mode must allow it too), or keep it`: {
+		`4 calls of sub-agents were denied, because nobody is asked: bash "git push" (asked by bash(git *)), bash "a" and 1 more;` +
+			` allow calls that only the mode asks about with --allow RULE (a definition with a mode must allow it too), or keep it`: {
 			ask, []*pb.Event{push, unasked("a", true, "bash=a"), unasked("b", false, "bash=b"), unasked("a", false, "bash=a")},
 		},
-		`1 call of a sub-agent was denied, as its definition says (approvals: deny): bash "a"; allow with --allow RULE what may run (a definition with a mode must allow it too)`: {
+		`1 call of a sub-agent was denied, because its definition says (approvals: deny): bash "a"; allow such calls with --allow RULE (a definition with a mode must allow it too)`: {
 			ask, []*pb.Event{unasked("a", true, "bash=a")},
 		},
-		`2 calls of sub-agents were denied, as their definitions say (approvals: deny): bash "a" (asked by bash), bash "b" (asked by bash)`: {
+		`2 calls of sub-agents were denied, because their definitions say (approvals: deny): bash "a" (asked by bash), bash "b" (asked by bash)`: {
 			ask, []*pb.Event{unasked("a", true, "bash"), unasked("b", true, "bash")},
 		},
-		`1 call of a sub-agent was denied, as nobody is asked: bash "echo \u202e` + strings.Repeat("x", maxDeniedArgument-8) + `"…; allow with --allow RULE what may run (a definition with a mode must allow it too)`: {
+		`1 call of a sub-agent was denied, because nobody is asked: bash "echo \u202e` + strings.Repeat("x", maxDeniedArgument-8) + `"…; allow such calls with --allow RULE (a definition with a mode must allow it too)`: {
 			"", []*pb.Event{unasked(long, false, "bash="+long)},
 		},
 	} {

@@ -18,15 +18,15 @@ import (
 )
 
 type devCommand struct {
-	Listen     string `default:"127.0.0.1:7070" placeholder:"HOST:PORT" help:"Where to serve; port 0 takes a free one."`
-	Data       string `placeholder:"DIR" help:"Where to keep the data; by default $XDG_STATE_HOME/coppice or ~/.local/state/coppice."`
-	RedisURL   string `name:"redis-url" placeholder:"URL" help:"Redis to use; by default one in this process."`
-	Workspace  string `xor:"workspace" placeholder:"DIR" help:"Directory that all sessions work in; by default this one."`
-	Workspaces string `xor:"workspace" placeholder:"ROOT" help:"Directory below which each session has its own, in the place of --workspace."`
-	Slots      int    `default:"16" help:"Runs that are carried at once."`
+	Listen     string `default:"127.0.0.1:7070" placeholder:"HOST:PORT" help:"Address to serve on; port 0 picks a free one."`
+	Data       string `placeholder:"DIR" help:"Directory for the data; default: $XDG_STATE_HOME/coppice or ~/.local/state/coppice."`
+	RedisURL   string `name:"redis-url" placeholder:"URL" help:"Redis to use; default: an embedded one."`
+	Workspace  string `xor:"workspace" placeholder:"DIR" help:"Directory that all sessions work in; default: the current one."`
+	Workspaces string `xor:"workspace" placeholder:"ROOT" help:"Directory in which each session gets its own directory, instead of --workspace."`
+	Slots      int    `default:"16" help:"Number of runs to carry at once."`
 
-	MetricsListen string `placeholder:"HOST:PORT" help:"Where metrics can be fetched as a page for Prometheus: /metrics."`
-	PprofListen   string `name:"pprof-listen" placeholder:"HOST:PORT" help:"Where to serve profiles of this process (/debug/pprof/), to this machine alone; by default nowhere."`
+	MetricsListen string `placeholder:"HOST:PORT" help:"Address to serve Prometheus metrics on, at /metrics."`
+	PprofListen   string `name:"pprof-listen" placeholder:"HOST:PORT" help:"Loopback address to serve profiles on (/debug/pprof/); default: none."`
 
 	localFlags
 	assembly.ApprovalFlags
@@ -73,7 +73,7 @@ func (d *devCommand) Run(ctx context.Context, a *app) error {
 	running, err := assembly.StartDev(ctx, install)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return fmt.Errorf("starting: %w: beside another coppice dev, choose another --listen and another --data", err)
+		return fmt.Errorf("starting: %w: if another coppice dev is running, use a different --listen and a different --data", err)
 	case err != nil:
 		return fmt.Errorf("starting: %w", err)
 	}
@@ -130,7 +130,7 @@ func (d *devCommand) data(a *app) (string, error) {
 	}
 	home, err := os.UserHomeDir()
 	if err != nil {
-		return "", usagef("there is no place for the data: %w; name one with --data", err)
+		return "", usagef("no default directory for the data: %w; set one with --data", err)
 	}
 	return filepath.Join(home, ".local", "state", "coppice"), nil
 }

@@ -20,7 +20,7 @@ func TestASecondDevNamesWhatToChoose(t *testing.T) {
 	var stderr bytes.Buffer
 	args := []string{"dev", "--listen", taken.Addr().String(), "--data", dir, "--workspace", dir}
 	code := Main(t.Context(), Process{Args: args, Stdout: io.Discard, Stderr: &stderr, Getenv: func(string) string { return "" }})
-	if want := "choose another --listen and another --data\n"; code != exitRefused || !strings.HasSuffix(stderr.String(), want) {
+	if want := "use a different --listen and a different --data\n"; code != exitRefused || !strings.HasSuffix(stderr.String(), want) {
 		t.Errorf("exit code %d: %s", code, &stderr)
 	}
 }

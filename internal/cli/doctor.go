@@ -9,7 +9,7 @@ import (
 
 type doctorCommand struct {
 	remote
-	Session *string `arg:"" optional:"" help:"The session; by default all of the tenant."`
+	Session *string `arg:"" optional:"" help:"The session; default: all sessions of the tenant."`
 }
 
 // Run lists violations; it fails if there are any.

@@ -199,7 +199,7 @@ func (c canvas) note(n *node, room int) string {
 		if waits := c.now.Sub(n.queued); waits >= queuedNotice && !n.queued.IsZero() {
 			text = "queued for " + durationText(waits)
 		} else if n.attempts > 0 {
-			text = "ready to go on"
+			text = "ready to continue"
 		}
 	case pb.TaskState_TASK_STATE_RUNNING:
 		if silent := c.now.Sub(n.lastReported); silent >= silentNotice && !n.lastReported.IsZero() {

@@ -20,15 +20,15 @@ import (
 )
 
 type drillCommand struct {
-	Workspace string `placeholder:"DIR" help:"Directory of which each tree gets a copy to work in; by default this one."`
-	Agent     string `env:"" placeholder:"NAME" help:"Agent at the root; by default general-purpose."`
-	Faults    int    `env:"" default:"24" placeholder:"N" help:"How many trees to disturb, at moments as unlike as can be; 0 is one for each moment that there is."`
-	Only      *int   `env:"" placeholder:"N" help:"Disturb the tree with this number alone."`
-	Keep      string `env:"" placeholder:"DIR" help:"Keep what the trees leave there, a directory each: the database, the workspace, and a log of all that the processes say."`
+	Workspace string `placeholder:"DIR" help:"Directory to copy for each tree; default: the current one."`
+	Agent     string `env:"" placeholder:"NAME" help:"Agent of the root; default: general-purpose."`
+	Faults    int    `env:"" default:"24" placeholder:"N" help:"Number of trees to inject a fault into, at moments as different as possible; 0 means one tree per possible moment."`
+	Only      *int   `env:"" placeholder:"N" help:"Run only the tree with this number."`
+	Keep      string `env:"" placeholder:"DIR" help:"Directory to keep the results in: for each tree its database, its workspace and a log of all processes."`
 	localFlags
 	permissionFlags
 	budgetFlags
-	Prompt []string `arg:"" optional:"" help:"What to do; - reads it from standard input. By default what suits the demo."`
+	Prompt []string `arg:"" optional:"" help:"The prompt; - reads it from standard input. Default: one for the demo."`
 }
 
 // drillPrompt is the default prompt, which suits the demo.
@@ -219,7 +219,7 @@ func (d *drillCommand) dir() (dir string, err error) {
 		}
 	}
 	if len(filepath.Join(dir, "9999", string(drill.RoleOrchestrator))) > socketPath {
-		return "", errors.Join(usagef("%s is too long a path for sockets: name a shorter one with --keep, or $TMPDIR", dir), os.Remove(dir))
+		return "", errors.Join(usagef("%s is too long for the path of a socket: set a shorter one with --keep or $TMPDIR", dir), os.Remove(dir))
 	}
 	return dir, nil
 }
@@ -266,7 +266,7 @@ func (d *drillCommand) runPart(ctx context.Context, a *app, said string) error {
 		return worker.Run(ctx)
 	}
 	if err := errors.Join(os.MkdirAll(part.Data, 0o700), os.RemoveAll(part.Orchestrator)); err != nil { // a killed orchestrator leaves its socket behind
-		return fmt.Errorf("making room: %w", err)
+		return fmt.Errorf("preparing the data directory: %w", err)
 	}
 	l, err := net.Listen("unix", part.Orchestrator)
 	if err != nil {

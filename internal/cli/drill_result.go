@@ -19,11 +19,11 @@ func (a *app) printUndisturbed(baseline *drillResult, faults int) error {
 	}
 	l := a.theme()
 	return a.print(
-		fmt.Sprintf("undisturbed: %s after %s, %s, %s, %s that workers had stored", stateText(baseline.root.GetState()), durationText(baseline.elapsed),
+		fmt.Sprintf("undisturbed: %s after %s, %s, %s, %s stored by workers", stateText(baseline.root.GetState()), durationText(baseline.elapsed),
 			plural(int64(len(baseline.tasks)), "task"), baseline.spent.text("tokens"), plural(int64(baseline.steps.Total()), "step")),
-		"again "+plural(int64(faults), "time")+", each in an installation of its own:",
+		"again "+plural(int64(faults), "time")+", each in a separate installation:",
 		"",
-		l.dim.Render(fmt.Sprintf(resultFormat, "", "fault", "at", "what came of the tree")),
+		l.dim.Render(fmt.Sprintf(resultFormat, "", "fault", "at", "result of the tree")),
 	)
 }
 

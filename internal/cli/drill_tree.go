@@ -69,11 +69,11 @@ const (
 )
 
 var (
-	errDrillTimeout = fmt.Errorf("the tree has not ended in %s", drillTimeout)
-	errProcessEnded = errors.New("a process has ended by itself")
+	errDrillTimeout = fmt.Errorf("the tree has not ended within %s", drillTimeout)
+	errProcessEnded = errors.New("a process has ended unexpectedly")
 )
 
-// blockedTree is the error of a tree that waits for an approval; nobody decides in a drill.
+// blockedTree is the error of a tree that waits for an approval; a drill cannot decide approvals.
 type blockedTree struct{ asks []string }
 
 func (b *blockedTree) Error() string { return "blocked: " + strings.Join(b.asks, "; ") }
@@ -208,7 +208,7 @@ func (d *drillSetup) runSession(ctx context.Context, site *drill.Site) (*drillRe
 func isBlocked(ctx context.Context, c *client, session string) error {
 	blocked := &blockedTree{}
 	err := retryTemporary(ctx, func() (err error) {
-		blocked.asks, err = c.openQuestions(ctx, session, noDecisionHelp("nobody decides in a drill", ""))
+		blocked.asks, err = c.openQuestions(ctx, session, noDecisionHelp("a drill cannot decide approvals", ""))
 		return err
 	})
 	return cmp.Or[error](err, blocked)

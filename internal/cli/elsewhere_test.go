@@ -94,7 +94,7 @@ func TestNothingThatIsTypedIsIgnoredHere(t *testing.T) {
 		}
 		var said strings.Builder
 		code := Main(t.Context(), Process{Args: []string{"run", "--orchestrator=", "--" + name + value, "hello"}, Stdout: io.Discard, Stderr: &said})
-		want := fmt.Sprintf("coppice: --%s is for a run at an orchestrator, which --orchestrator names\n", name)
+		want := fmt.Sprintf("coppice: --%s is for a run at an orchestrator; set --orchestrator to use one\n", name)
 		if code != exitUsage || said.String() != want {
 			t.Errorf("--%s: exit code %d: %s", name, code, &said)
 		}

@@ -104,7 +104,7 @@ func markdown(inherited, own []*pb.Message) string {
 func markdownWho(m *pb.Message) string {
 	switch {
 	case m.GetSumsUpTo() > 0:
-		return fmt.Sprintf("Summary of what is up to %d", m.GetSumsUpTo())
+		return fmt.Sprintf("Summary of messages up to %d", m.GetSumsUpTo())
 	case m.GetRole() == pb.Role_ROLE_ASSISTANT:
 		return "Assistant"
 	case m.GetRole() == pb.Role_ROLE_TOOL:

@@ -14,11 +14,11 @@ import (
 )
 
 type fakeLLMCommand struct {
-	Listen   string  `default:"127.0.0.1:8089" placeholder:"HOST:PORT" help:"Where to serve; port 0 takes a free one."`
-	Scenario string  `placeholder:"FILE" help:"Scenario that plays the model; by default the built-in demo."`
-	Rate     float64 `placeholder:"N" help:"Requests a second that are taken; more are refused with 429. By default all are taken."`
-	Trouble  float64 `placeholder:"SHARE" help:"Share of requests that something goes wrong with, 0 to 1: errors, broken and cut answers."`
-	Seed     uint64  `default:"1" help:"Seed of the troubles."`
+	Listen   string  `default:"127.0.0.1:8089" placeholder:"HOST:PORT" help:"Address to serve on; port 0 picks a free one."`
+	Scenario string  `placeholder:"FILE" help:"Scenario that plays the model; default: the built-in demo."`
+	Rate     float64 `placeholder:"N" help:"Requests per second that are accepted; others get status 429. Default: no limit."`
+	Trouble  float64 `placeholder:"SHARE" help:"Fraction of requests that fail, 0 to 1: errors, broken and truncated answers."`
+	Seed     uint64  `default:"1" help:"Random seed of the faults."`
 }
 
 // Run serves until ctx ends.
@@ -54,7 +54,7 @@ func (f *fakeLLMCommand) Run(ctx context.Context, a *app) error {
 		return nil
 	}
 	n := fake.Counts()
-	fmt.Fprintf(a.Stdout, "%d requests taken, %d answered whole, %d refused for the rate\n", n.Accepted, n.Completed, n.Limited)
+	fmt.Fprintf(a.Stdout, "%d requests received, %d answered completely, %d rate limited\n", n.Accepted, n.Completed, n.Limited)
 	return nil
 }
 

@@ -13,17 +13,17 @@ import (
 
 // files are the flags that locate agents, plugins, skills, models and prices.
 type files struct {
-	AgentsDir  []string `placeholder:"DIR" help:"Directories of agents; the later goes before the earlier."`
+	AgentsDir  []string `placeholder:"DIR" help:"Directories of agent definitions; later ones take precedence."`
 	PluginsDir string   `placeholder:"DIR" help:"Directory of plugins, each with agents and skills."`
-	SkillsDir  []string `placeholder:"DIR" help:"Directories of skills, beside those of the workspace."`
-	Models     string   `placeholder:"FILE" help:"What the names of models stand for."`
-	Prices     string   `placeholder:"FILE" help:"What models cost; it goes before what is built in."`
+	SkillsDir  []string `placeholder:"DIR" help:"Directories of skills, in addition to those of the workspace."`
+	Models     string   `placeholder:"FILE" help:"File that maps model names to models."`
+	Prices     string   `placeholder:"FILE" help:"File of model prices, which override the built-in ones."`
 }
 
 // reachFlags say what tools may access outside of the workspace.
 type reachFlags struct {
-	FetchAllow  []string `placeholder:"HOST|CIDR,..." help:"What web_fetch may reach beside the internet: globs of host names, addresses and ranges of them."`
-	BashNetwork bool     `help:"Let commands use the network."`
+	FetchAllow  []string `placeholder:"HOST|CIDR,..." help:"What web_fetch may reach in addition to the internet: globs of host names, addresses and CIDR ranges."`
+	BashNetwork bool     `help:"Allow commands to use the network."`
 }
 
 // mcpFlags configure MCP servers.

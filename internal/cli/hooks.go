@@ -12,15 +12,15 @@ import (
 
 // hookFlags configure hooks and callbacks of this process.
 type hookFlags struct {
-	Hooks           string   `placeholder:"FILE" help:"YAML file of hooks on the start and stop of sub-agents."`
-	DefinitionHooks bool     `help:"Run the hooks that come with agents' definitions as well."`
-	CallbackHosts   []string `placeholder:"HOST,..." help:"Hosts that on_complete and on_approval may call, as globs; COPPICE_CALLBACK_SECRET signs the calls."`
+	Hooks           string   `placeholder:"FILE" help:"YAML file of hooks for the start and stop of sub-agents."`
+	DefinitionHooks bool     `help:"Also run the hooks in agent definitions."`
+	CallbackHosts   []string `placeholder:"HOST,..." help:"Hosts that on_complete and on_approval may call, as globs. COPPICE_CALLBACK_SECRET signs the calls."`
 }
 
 // callbackFlags are the callbacks of a session.
 type callbackFlags struct {
-	OnComplete string `env:"" placeholder:"URL" help:"URL to call when a run of the root has ended, if the orchestrator may call its host."`
-	OnApproval string `env:"" placeholder:"URL" help:"URL to call when something has to be approved."`
+	OnComplete string `env:"" placeholder:"URL" help:"URL to call when a run of the root has ended. The orchestrator must allow its host."`
+	OnApproval string `env:"" placeholder:"URL" help:"URL to call when a call needs approval."`
 }
 
 // setCallbacks sets the callbacks of a request that has none of its own.

@@ -12,15 +12,15 @@ import (
 type inboxCommand struct {
 	remote
 	Session string  `arg:"" help:"The session."`
-	Task    *string `env:"" placeholder:"ID" help:"The task; by default the current branch."`
-	Clear   bool    `env:"" help:"Take away the messages that wait."`
-	News    bool    `env:"" help:"With --clear: the ends of background children too; the task will not hear of them."`
+	Task    *string `env:"" placeholder:"ID" help:"The task; default: the current branch."`
+	Clear   bool    `env:"" help:"Remove the messages."`
+	News    bool    `env:"" help:"With --clear: also remove the results of background children; the task will not get them."`
 }
 
 // Run lists or clears the inbox of a task.
 func (i *inboxCommand) Run(ctx context.Context, a *app) error {
 	if i.News && !i.Clear {
-		return usagef("--news goes with --clear")
+		return usagef("--news requires --clear")
 	}
 	return i.with(func(c *client) error {
 		session, task, err := c.sessionAndTask(ctx, i.Session, i.Task)
@@ -35,7 +35,7 @@ func (i *inboxCommand) Run(ctx context.Context, a *app) error {
 			if a.json {
 				return a.printJSON(resp)
 			}
-			return a.print(fmt.Sprintf("took away %s and %s; %d still wait",
+			return a.print(fmt.Sprintf("removed %s and %s; %d still waiting",
 				plural(int64(resp.GetMessages()), "message"), endsText(resp.GetNews()), resp.GetLeft()))
 		}
 		resp, err := c.sessions.ListInbox(ctx, &pb.ListInboxRequest{SessionId: session, TaskId: task})
@@ -60,9 +60,9 @@ func (i *inboxCommand) Run(ctx context.Context, a *app) error {
 // endsText counts ends of children.
 func endsText(n int32) string {
 	if n == 1 {
-		return "1 end of a child"
+		return "1 notice that a child ended"
 	}
-	return fmt.Sprintf("%d ends of children", n)
+	return fmt.Sprintf("%d notices that children ended", n)
 }
 
 // printWaiting prints an inbox entry on one line: age, and content.
@@ -78,7 +78,7 @@ func (a *app) printWaiting(e *pb.InboxEntry) error {
 type renameCommand struct {
 	remote
 	Session string   `arg:"" help:"The session."`
-	Title   []string `arg:"" help:"What to call it."`
+	Title   []string `arg:"" help:"Name of the branch."`
 }
 
 // Run gives a session another title.
@@ -99,14 +99,14 @@ func (r *renameCommand) Run(ctx context.Context, a *app) error {
 		if a.json {
 			return a.printJSON(resp)
 		}
-		return a.print("it is called " + safeLine(resp.GetSession().GetTitle()))
+		return a.print("renamed to " + safeLine(resp.GetSession().GetTitle()))
 	})
 }
 
 type closeCommand struct {
 	remote
 	Session string `arg:"" help:"The session."`
-	Reason  string `env:"" placeholder:"TEXT" help:"Why; it stands beside the results of what was under way."`
+	Reason  string `env:"" placeholder:"TEXT" help:"Reason; shown with the results of the cancelled runs."`
 }
 
 // Run closes a session.

@@ -81,7 +81,7 @@ func (a *app) lines(ctx context.Context, name string, handle func(number int64, 
 	for lines.Scan() {
 		number++
 		if left.N <= 0 || number > maxBatchLines {
-			return usagef("there are more than %d lines, or %d bytes: make several batches of it", maxBatchLines, maxBatchBytes)
+			return usagef("the input has more than %d lines or %d bytes: split it into several batches", maxBatchLines, maxBatchBytes)
 		}
 		if err := handle(number, lines.Bytes()); err != nil {
 			return err

@@ -96,7 +96,7 @@ func TestReadingIsBounded(t *testing.T) {
 		"agents put -": {"y", maxDefinition, "the definition has more than 1048576 bytes"},
 		"import -":     {"y", maxTranscript, "the transcript has more than 33554432 bytes"},
 		"batch":        {"y", maxText, "line 1 has more than 16777216 bytes"},
-		"batch -":      {"\n", maxBatchLines, "there are more than 1000000 lines, or 268435456 bytes: make several batches of it"},
+		"batch -":      {"\n", maxBatchLines, "the input has more than 1000000 lines or 268435456 bytes: split it into several batches"},
 	} {
 		t.Run(line, func(t *testing.T) {
 			t.Parallel()

@@ -8,10 +8,10 @@ import (
 
 // runLimitFlags bound the model calls and the time of runs in this process.
 type runLimitFlags struct {
-	MaxIterations    *int `placeholder:"N" help:"Model calls of a root's run, unless its agent says otherwise; by default 100."`
-	MaxIterationsSub *int `placeholder:"N" help:"Model calls of a sub-agent's run, unless its agent or the call says otherwise; by default 50."`
+	MaxIterations    *int `placeholder:"N" help:"Default limit of model calls for a run of a root; agents can override it. 100 if unset."`
+	MaxIterationsSub *int `placeholder:"N" help:"Default limit of model calls for a run of a sub-agent; agents and calls can override it. 50 if unset."`
 
-	RunTimeout time.Duration `default:"0" placeholder:"DURATION" help:"How long a run may be at work in all, unless its agent or the call says otherwise, like 30m; 0 is for ever."`
+	RunTimeout time.Duration `default:"0" placeholder:"DURATION" help:"Default limit for the working time of a run, for example 30m; agents and calls can override it. 0 means no limit."`
 }
 
 // limits returns the limits of sessions.

@@ -145,7 +145,7 @@ func (l *liveView) footer(now time.Time) string {
 		parts = append(parts, l.questions.failed)
 	}
 	if l.lost {
-		parts = append(parts, "connection lost, trying again")
+		parts = append(parts, "connection lost, reconnecting")
 	}
 	if l.stall.reported && l.stallReason != "" {
 		parts = append(parts, l.stallReason)

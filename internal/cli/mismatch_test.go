@@ -36,8 +36,8 @@ func TestTLSThatDoesNotSuit(t *testing.T) {
 		}
 	})
 	for flag, says := range map[string]string{
-		"--json": l.Addr().String() + " speaks TLS: give --tls-ca FILE, or --tls",
-		"--tls":  "the certificate of " + l.Addr().String() + " is not trusted: x509: certificate signed by unknown authority; say with --tls-ca whom to trust",
+		"--json": l.Addr().String() + " requires TLS: set --tls-ca FILE or --tls",
+		"--tls":  "the certificate of " + l.Addr().String() + " is not trusted: x509: certificate signed by unknown authority; name the certificate authority to trust with --tls-ca",
 	} {
 		var said bytes.Buffer
 		code := Main(t.Context(), Process{Args: []string{"sessions", flag, "--orchestrator", l.Addr().String()}, Stdout: io.Discard, Stderr: &said})

@@ -131,14 +131,14 @@ func (p *plainView) applyEvent(e *pb.Event) error {
 	case *pb.Event_Ready:
 		switch k.Ready.GetCause() {
 		case pb.ReadyCause_READY_CAUSE_REDELIVERED:
-			text = "its worker was lost; another one goes on"
+			text = "its worker was lost; another worker continues"
 		case pb.ReadyCause_READY_CAUSE_MADE_WAY:
-			text = "waits until the budget has a call left for it"
+			text = "waits until the budget allows another call"
 		default:
 			return nil
 		}
 	case *pb.Event_Backgrounded:
-		text = "goes on in the background"
+		text = "continues in the background"
 	case *pb.Event_HookRan:
 		text = hookText(k.HookRan)
 	case *pb.Event_CallbackEnded:
@@ -153,7 +153,7 @@ func (p *plainView) applyEvent(e *pb.Event) error {
 	case *pb.Event_ApprovalDecided:
 		text = settledText(settled, decidedText(k.ApprovalDecided), p.theme.ellipsis)
 	case *pb.Event_ApprovalExpired:
-		text = settledText(settled, "denied, since nobody decided in time", p.theme.ellipsis)
+		text = settledText(settled, "denied because it was not decided in time", p.theme.ellipsis)
 	case *pb.Event_CallClosed:
 		if text = deniedText(k.CallClosed.GetDenial()); text == "" {
 			return nil

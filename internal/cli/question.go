@@ -89,7 +89,7 @@ func (q *questions) lines(f *forest, now time.Time, width, room int) []string {
 		}
 	}
 	q.shown = ""
-	hint := "a call asks that does not fit here: " + orDefault(safeLine(q.help.listCommand), "make the terminal larger")
+	hint := "an open approval does not fit here: " + orDefault(safeLine(q.help.listCommand), "make the terminal larger")
 	lines := strings.Split(ansi.Hardwrap(hint, width, true), "\n")
 	return lines[:min(len(lines), room)]
 }
@@ -149,7 +149,7 @@ func (q *questions) answered(m answeredMsg, f *forest) {
 	}
 	reason := m.err.Error()
 	if s := status.Convert(m.err); s.Code() == codes.Unavailable && len(s.Details()) == 0 {
-		reason = "nobody was there" // the details of the connection error do not help here
+		reason = "no connection" // the details of the connection error do not help here
 	}
 	q.failed, q.failedApproval = "not answered: "+safeLine(reason), m.approval
 }

@@ -69,7 +69,7 @@ func TestQuestions(t *testing.T) {
 	shows("an answer that fails", first...)
 	l.Update(lostMsg{errors.New("gone")})
 	l.Update(tickMsg{})
-	if !strings.Contains(l.View().Content, "not answered: it is down · connection lost, trying again · ") {
+	if !strings.Contains(l.View().Content, "not answered: it is down · connection lost, reconnecting · ") {
 		t.Errorf("nothing is said of it:\n%s", l.View().Content)
 	}
 	l.Update(foundMsg{})
@@ -80,7 +80,7 @@ func TestQuestions(t *testing.T) {
 	}
 	fails = during("deciding the approval", status.Error(codes.Unavailable, "connection error: desc = dial"))
 	after(minShown, 's')
-	if !strings.Contains(l.View().Content, "not answered: nobody was there · 2 open approvals · ") {
+	if !strings.Contains(l.View().Content, "not answered: no connection · 2 open approvals · ") {
 		t.Errorf("nobody was there:\n%s", l.View().Content)
 	}
 	fails = nil
@@ -114,16 +114,16 @@ func TestQuestions(t *testing.T) {
 	asks(14, "r", "a3", "git "+strings.Repeat("x", 1200))
 	after(minShown, 'y')
 	after(minShown, 'y')
-	shows("no room", "a call asks that does not fit here: make the terminal larger")
+	shows("no room", "an open approval does not fit here: make the terminal larger")
 	l.questions.help.listCommand = "coppice approvals --orchestrator example.com:7070"
 	after(minShown, 'y')
-	shows("no room, at an orchestrator", "a call asks that does not fit here: coppice approvals --orch", "estrator example.com:7070")
+	shows("no room, at an orchestrator", "an open approval does not fit here: coppice approvals --orch", "estrator example.com:7070")
 	if len(decided) != 4 {
 		t.Errorf("decided on %v", decided[4:])
 	}
 	asks(15, "a", "a4", "git fetch")
 	after(minShown, 'n')
-	shows("no room any more", "a call asks that does not fit here: coppice approvals --orch", "estrator example.com:7070")
+	shows("no room any more", "an open approval does not fit here: coppice approvals --orch", "estrator example.com:7070")
 	if len(decided) != 5 || decided[4].GetApprovalId() != "a4" {
 		t.Fatalf("decided on %v, want a4", decided[4:])
 	}

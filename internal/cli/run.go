@@ -18,19 +18,19 @@ import (
 )
 
 type runCommand struct {
-	Workspace    string `placeholder:"DIR" help:"Directory that agents work in; by default this one."`
-	Data         string `placeholder:"DIR" help:"Where to keep the session; by default it is dropped at the end."`
-	Orchestrator string `placeholder:"HOST:PORT" help:"Run it there instead of in this process."`
-	Shared       string `name:"shared-workspace" placeholder:"NAME" help:"With --orchestrator: directory below the workers' --workspaces to work in, beside other sessions that name it."`
-	Agent        string `env:"" placeholder:"NAME" help:"Agent at the root; by default general-purpose."`
-	Deltas       bool   `help:"With --json: show pieces of answers under way as well."`
-	Quiet        bool   `short:"q" help:"Show the answer alone."`
+	Workspace    string `placeholder:"DIR" help:"Directory that agents work in; default: the current one."`
+	Data         string `placeholder:"DIR" help:"Directory to keep the session in; default: it is deleted at the end."`
+	Orchestrator string `placeholder:"HOST:PORT" help:"Run on this orchestrator instead of in this process."`
+	Shared       string `name:"shared-workspace" placeholder:"NAME" help:"With --orchestrator: directory in the workers' --workspaces to work in, shared with other sessions that name it."`
+	Agent        string `env:"" placeholder:"NAME" help:"Agent of the root; default: general-purpose."`
+	Deltas       bool   `help:"With --json: also print pieces of answers while they are generated."`
+	Quiet        bool   `short:"q" help:"Print only the answer."`
 	localFlags
 	permissionFlags
 	budgetFlags
 	callbackFlags
 	auth.ClientFlags
-	Prompt []string `arg:"" help:"What to do; - reads it from standard input."`
+	Prompt []string `arg:"" help:"The prompt; - reads it from standard input."`
 }
 
 // Run runs the prompt in this process or at an orchestrator.
@@ -44,7 +44,7 @@ func (r *runCommand) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	if r.Orchestrator == "" {
-		if err := a.refuseFlags(orchestratorFlags, "for a run at an orchestrator, which --orchestrator names"); err != nil {
+		if err := a.refuseFlags(orchestratorFlags, "for a run at an orchestrator; set --orchestrator to use one"); err != nil {
 			return err
 		}
 		if r.Data == "" && (r.Quiet || !a.asksAtTerminal()) {
@@ -63,7 +63,7 @@ func (r *runCommand) Run(ctx context.Context, a *app) error {
 	return there.with(func(c *client) error {
 		session, err := r.runAt(ctx, a, c, asked, there.decisionHelp(a), r.askHint(), nil)
 		if session != "" && (ctx.Err() != nil || isTemporary(err)) {
-			a.complain("the session goes on; see it with: coppice watch" + there.flagsFor(a) + " " + session)
+			a.complain("the session continues; watch it with: coppice watch" + there.flagsFor(a) + " " + session)
 		}
 		return err
 	})
@@ -137,7 +137,7 @@ func (r *runCommand) runInProcess(ctx context.Context, a *app, asked *pb.CreateS
 	owing := session != "" && r.waitCallbacks(until, a, running, session, seen)
 	stop()
 	if (ctx.Err() != nil || owing) && session != "" && r.Data != "" {
-		a.complain("the session is kept; it goes on with: " + r.resumeCommand(a))
+		a.complain("the session is kept; continue it with: " + r.resumeCommand(a))
 	}
 	stopErr := errors.Join(running.Stop(), drop())
 	if err != nil && stopErr != nil {
@@ -162,7 +162,7 @@ func (r *runCommand) decisionHelp(a *app) decisionHelp {
 	}
 	beside := remoteDecisionHelp("")
 	return decisionHelp{fullTranscript: beside.fullTranscript, decideText: func(id, byRule string) string {
-		return r.resumeCommand(a) + ", and beside it " + beside.decideText(id, byRule)
+		return r.resumeCommand(a) + ", and in another terminal " + beside.decideText(id, byRule)
 	}}
 }
 
@@ -194,7 +194,7 @@ func (r *runCommand) askHint() string {
 	case r.Data != "":
 		return ""
 	}
-	return "keep the session with --data DIR, so that they ask"
+	return "keep the session with --data DIR, so that sub-agents can ask"
 }
 
 // runAt runs the request at an orchestrator, and returns the session. by says how to decide on

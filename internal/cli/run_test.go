@@ -60,7 +60,7 @@ func TestARunThatIsGivenUpNamesItsSession(t *testing.T) {
 	args := []string{"run", "-q", "--orchestrator", at, "--token-file", token, "--insecure", "hello"}
 	var stdout, stderr bytes.Buffer
 	code := Main(t.Context(), Process{Args: args, Stdout: &stdout, Stderr: &stderr})
-	want := "coppice: the session goes on; see it with: coppice watch --orchestrator " + at + " --insecure --token-file '" + token + "' kept\n"
+	want := "coppice: the session continues; watch it with: coppice watch --orchestrator " + at + " --insecure --token-file '" + token + "' kept\n"
 	if code != exitUnavailable || !strings.HasPrefix(stderr.String(), want) || stdout.Len() > 0 {
 		t.Errorf("exit code %d: %s%s", code, &stdout, &stderr)
 	}

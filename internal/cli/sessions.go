@@ -13,9 +13,9 @@ import (
 
 type sessionsCommand struct {
 	remote
-	Limit  int               `env:"" default:"20" help:"How many at most; 0 means all."`
-	All    bool              `env:"" help:"With the other tasks of each session: sub-agents, commands and branches."`
-	Filter map[string]string `env:"" placeholder:"KEY=VALUE" help:"Only sessions whose metadata has this pair; may be given several times."`
+	Limit  int               `env:"" default:"20" help:"Maximum number to list; 0 means all."`
+	All    bool              `env:"" help:"Also show the other tasks of each session: sub-agents, commands and branches."`
+	Filter map[string]string `env:"" placeholder:"KEY=VALUE" help:"List only sessions with this metadata pair. Can be repeated."`
 }
 
 // Run lists sessions, newest first.
@@ -96,8 +96,8 @@ func (a *app) printSession(s *pb.Session) error {
 type treeCommand struct {
 	remote
 	Session string  `arg:"" help:"The session."`
-	Task    *string `env:"" placeholder:"ID" help:"Only what is below this task."`
-	Depth   int32   `env:"" help:"How many levels below the top; 0 means all."`
+	Task    *string `env:"" placeholder:"ID" help:"Show only this task and what is below it."`
+	Depth   int32   `env:"" help:"Number of levels to show below the top; 0 means all."`
 }
 
 // Run draws the current tree.
@@ -131,9 +131,9 @@ func (t *treeCommand) Run(ctx context.Context, a *app) error {
 type watchCommand struct {
 	remote
 	Session   string `arg:"" help:"The session."`
-	After     int64  `env:"" help:"Tell, in lines, only of what happened after the event of this number; on a terminal as well, where the whole tree is drawn otherwise."`
-	UntilIdle bool   `env:"" help:"End when nothing is left to do, with the root's answer."`
-	Deltas    bool   `help:"With --json: show pieces of answers under way as well."`
+	After     int64  `env:"" help:"Print, as lines, only what happened after the event with this number; also at a terminal, which otherwise shows the tree."`
+	UntilIdle bool   `env:"" help:"Exit when nothing is left to do, and print the root's answer."`
+	Deltas    bool   `help:"With --json: also print pieces of answers while they are generated."`
 }
 
 // Run shows the session while it continues.

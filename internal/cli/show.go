@@ -110,7 +110,7 @@ func (a *app) showPlain(ctx context.Context, f showOptions, w *watcher) (*pb.Idl
 	p := &plainView{out: a.Stdout, theme: a.theme(), forest: newForest(), decisionHelp: f.decisionHelp, after: f.after}
 	w.onLost = func(error) {
 		if p.connectionLost() {
-			a.complain("the connection is lost; trying again")
+			a.complain("the connection is lost; reconnecting")
 		}
 	}
 	w.onConnected = func() {

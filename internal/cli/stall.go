@@ -69,7 +69,7 @@ func (c *client) whyQueued(ctx context.Context) string {
 	case there > 0:
 		return "no worker has taken it yet"
 	case draining > 0:
-		return "no worker is connected but those that drain"
+		return "all connected workers are draining"
 	case elsewhere > 0:
 		return "no worker of the pool " + safeLine(stats.GetPool()) + " is connected"
 	}

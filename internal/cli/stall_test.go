@@ -107,7 +107,7 @@ func TestWhyNobodyTakesARun(t *testing.T) {
 	}{
 		{"no worker has taken it yet", listing{err: status.Error(codes.PermissionDenied, "")}},
 		{"no worker is connected", listing{}},
-		{"no worker is connected but those that drain", listing{workers: []*pb.Worker{draining}}},
+		{"all connected workers are draining", listing{workers: []*pb.Worker{draining}}},
 		{"it seems that all slots of 1 worker are in use", listing{workers: []*pb.Worker{draining, full}}},
 		{"it seems that all slots of 2 workers are in use", listing{workers: []*pb.Worker{full, full}}},
 		{"no worker has taken it yet", listing{workers: []*pb.Worker{full, free}}},

@@ -16,17 +16,17 @@ type spawnCommand struct {
 	remote
 	Session     string        `arg:"" help:"The session."`
 	Agent       string        `env:"" required:"" placeholder:"NAME" help:"Agent to start."`
-	Parent      *string       `env:"" placeholder:"ID" help:"Task to start it below; by default the root."`
-	Description string        `env:"" help:"A few words on what it is for."`
-	Notify      bool          `env:"" help:"Tell the parent's conversation of the end."`
-	Timeout     time.Duration `env:"" placeholder:"DURATION" help:"How long it may be at work in all, like 90s; by default what its agent says."`
-	Deadline    time.Duration `env:"" placeholder:"DURATION" help:"When it fails if it has not ended, counted from now."`
-	OnComplete  string        `env:"" placeholder:"URL" help:"URL to call when a run of it has ended; by default what its agent says."`
-	Prompt      []string      `arg:"" help:"What it has to do; - reads it from standard input."`
+	Parent      *string       `env:"" placeholder:"ID" help:"Parent of the new task; default: the root."`
+	Description string        `env:"" help:"Short description of the task."`
+	Notify      bool          `env:"" help:"Report the end of the task to the parent's conversation."`
+	Timeout     time.Duration `env:"" placeholder:"DURATION" help:"Limit for its working time, for example 90s; default: that of its agent."`
+	Deadline    time.Duration `env:"" placeholder:"DURATION" help:"Time from now after which the task fails if it has not ended."`
+	OnComplete  string        `env:"" placeholder:"URL" help:"URL to call when a run of the task has ended; default: that of its agent."`
+	Prompt      []string      `arg:"" help:"The prompt; - reads it from standard input."`
 
-	MaxIterations int32    `env:"" placeholder:"N" help:"How many model calls it may make; by default what its agent says."`
-	Context       []string `env:"" placeholder:"TEXT" sep:"none" help:"What it is told beside the prompt; may be given several times."`
-	ContextFile   []string `env:"" placeholder:"FILE" sep:"none" help:"A file of this machine that it is told beside the prompt; may be given several times."`
+	MaxIterations int32    `env:"" placeholder:"N" help:"Maximum number of its model calls; default: that of its agent."`
+	Context       []string `env:"" placeholder:"TEXT" sep:"none" help:"Text to give the agent in addition to the prompt. Can be repeated."`
+	ContextFile   []string `env:"" placeholder:"FILE" sep:"none" help:"Local file to give the agent in addition to the prompt. Can be repeated."`
 }
 
 // contextTexts returns the context of the sub-agent.
@@ -85,10 +85,10 @@ func (s *spawnCommand) Run(ctx context.Context, a *app) error {
 type sendCommand struct {
 	remote
 	Session   string   `arg:"" help:"The session."`
-	Task      *string  `env:"" placeholder:"ID" help:"The task; by default the current branch."`
-	Steer     bool     `env:"" help:"Speak to a sub-agent as well; its conversation is its parent's otherwise."`
-	Interrupt bool     `env:"" help:"Have it read now: children that it waits for go on in the background."`
-	Text      []string `arg:"" help:"What to say; - reads it from standard input."`
+	Task      *string  `env:"" placeholder:"ID" help:"The task; default: the current branch."`
+	Steer     bool     `env:"" help:"Also allow a message to a sub-agent, whose conversation otherwise belongs to its parent."`
+	Interrupt bool     `env:"" help:"Deliver it now: children that the task waits for move to the background."`
+	Text      []string `arg:"" help:"The message; - reads it from standard input."`
 }
 
 // Run sends a message.
@@ -117,11 +117,11 @@ func (s *sendCommand) Run(ctx context.Context, a *app) error {
 		case a.json:
 			return a.printJSON(resp)
 		case resp.GetBackgrounded() > 0:
-			goes := "children go"
+			goes := "children continue"
 			if resp.GetBackgrounded() == 1 {
-				goes = "child goes"
+				goes = "child continues"
 			}
-			return a.print(fmt.Sprintf("for the message %d %s on in the background", resp.GetBackgrounded(), goes))
+			return a.print(fmt.Sprintf("so that the message can be read, %d %s in the background", resp.GetBackgrounded(), goes))
 		case resp.GetQueued():
 			return a.print("the message waits until the task's current tool calls are done")
 		}
@@ -139,7 +139,7 @@ func (s *sendCommand) mayReach(ctx context.Context, c *client, session, task str
 		return during("reading the task", err)
 	}
 	if resp.GetTask().GetDepth() > 0 {
-		return usagef("task %s is a sub-agent, which its parent speaks to; say --steer to speak to it, or go on from one of its messages with coppice branch", task)
+		return usagef("task %s is a sub-agent, which gets its messages from its parent; send it a message with --steer, or continue from one of its messages with coppice branch", task)
 	}
 	return nil
 }
@@ -148,8 +148,8 @@ type cancelCommand struct {
 	remote
 	taskFlag
 	Session string  `arg:"" help:"The session."`
-	Task    *string `arg:"" optional:"" help:"The task; by default the root."`
-	Reason  string  `env:"" placeholder:"TEXT" help:"Why; it stands beside the result."`
+	Task    *string `arg:"" optional:"" help:"The task; default: the root."`
+	Reason  string  `env:"" placeholder:"TEXT" help:"Reason; shown with the result."`
 }
 
 // Run cancels a task and everything below it.
@@ -174,15 +174,15 @@ type backgroundCommand struct {
 	remote
 	taskFlag
 	Session  string  `arg:"" help:"The session."`
-	Task     *string `arg:"" optional:"" help:"The task; with --commands by default the root."`
-	Commands bool    `env:"" help:"Let the task go on: put the commands into the background that it runs."`
+	Task     *string `arg:"" optional:"" help:"The task; default with --commands: the root."`
+	Commands bool    `env:"" help:"Move the commands that the task runs to the background, so that it continues."`
 }
 
 // Run moves a task to the background so that its parent continues, or the commands of a task so
 // that the task continues.
 func (b *backgroundCommand) Run(ctx context.Context, a *app) error {
 	if b.Task == nil && b.TaskFlag == nil && !b.Commands {
-		return usagef("say which task, or --commands")
+		return usagef("give the id of a task, or --commands")
 	}
 	return b.with(func(c *client) error {
 		session, task, err := b.sessionAndTask(ctx, c, b.Session, b.Task)
@@ -197,8 +197,8 @@ func (b *backgroundCommand) Run(ctx context.Context, a *app) error {
 			return a.printJSON(resp)
 		}
 		if b.Commands {
-			return a.print("its commands go to the background")
+			return a.print("its commands continue in the background")
 		}
-		return a.print("nobody waits for task " + safeLine(resp.GetTask().GetId()) + " any more")
+		return a.print("its parent does not wait for task " + safeLine(resp.GetTask().GetId()) + " any more")
 	})
 }

@@ -84,7 +84,7 @@ func TestARunDoesNotNeedWhereItSends(t *testing.T) {
 	if err := cmd.Run(); err != nil || strings.TrimSpace(stdout.String()) != "fine" {
 		t.Fatalf("%v: %s", err, &stdout)
 	}
-	last := stderr.String()[max(0, strings.LastIndex(stderr.String(), "some of what was measured is lost")):]
+	last := stderr.String()[max(0, strings.LastIndex(stderr.String(), "some telemetry data is lost")):]
 	if strings.Count(last, "connection refused") != 1 || !strings.Contains(last, nobody) || strings.Contains(last, "deadline") {
 		t.Errorf("it does not say once why: %s", &stderr)
 	}

@@ -12,10 +12,10 @@ import (
 )
 
 type tokenCommand struct {
-	Role    string         `env:"" default:"client" enum:"client,worker,admin" help:"What it is for: client, worker or admin."`
+	Role    string         `env:"" default:"client" enum:"client,worker,admin" help:"Role of the token: client, worker or admin."`
 	Tenant  string         `env:"" placeholder:"NAME" help:"Whose sessions a client or an admin sees; by default those of \"default\"."`
-	Name    string         `env:"" placeholder:"TEXT" help:"Who gets it, for logs."`
-	Expires *time.Duration `env:"" placeholder:"DURATION" help:"How long it counts, like 720h; by default for ever."`
+	Name    string         `env:"" placeholder:"TEXT" help:"Name of the holder, for logs."`
+	Expires *time.Duration `env:"" placeholder:"DURATION" help:"How long the token is valid, for example 720h; default: no limit."`
 }
 
 // Run prints a new token, and then the line for the orchestrators' file of tokens. Neither is

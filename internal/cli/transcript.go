@@ -16,11 +16,11 @@ type transcriptCommand struct {
 	remote
 	taskFlag
 	Session string  `arg:"" help:"The session."`
-	Task    *string `arg:"" optional:"" help:"The task; by default the root."`
+	Task    *string `arg:"" optional:"" help:"The task; default: the root."`
 	Full    bool    `env:"" help:"Show tool calls and their results in full."`
 
-	Inherited bool   `env:"" help:"Begin with what the task inherits of others' conversations; other formats than text always do."`
-	Format    string `env:"" enum:"text,markdown,jsonl,json" default:"text" help:"How to write it: text, markdown, jsonl or json. Lines (jsonl) can be imported again. With --json not markdown."`
+	Inherited bool   `env:"" help:"Start with the messages that the task inherits from other conversations. All formats except text always do."`
+	Format    string `env:"" enum:"text,markdown,jsonl,json" default:"text" help:"Output format: text, markdown, jsonl or json. jsonl can be imported again. markdown cannot be combined with --json."`
 }
 
 // Run prints a conversation.
@@ -120,14 +120,14 @@ func (t *transcript) heading(m *pb.Message) string {
 		more = append(more, tokenUsage{}.addUsage(m.GetUsage()).text("tokens"))
 		switch m.GetStopReason() {
 		case pb.StopReason_STOP_REASON_MAX_TOKENS:
-			more = append(more, "cut at the limit of its output")
+			more = append(more, "cut at its output limit")
 		case pb.StopReason_STOP_REASON_REFUSAL:
 			more = append(more, "declined")
 		}
 	case m.GetRole() == pb.Role_ROLE_TOOL:
 		who = "tools"
 	case m.GetSumsUpTo() > 0:
-		who = fmt.Sprintf("summary of what is up to %d", m.GetSumsUpTo())
+		who = fmt.Sprintf("summary of messages up to %d", m.GetSumsUpTo())
 	case m.GetNews() != nil:
 		who = "news of task " + idEnd(m.GetNews().GetTaskId())
 	}

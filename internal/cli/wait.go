@@ -14,8 +14,8 @@ type waitCommand struct {
 	remote
 	taskFlag
 	Session string         `arg:"" help:"The session."`
-	Task    *string        `arg:"" optional:"" help:"The task; by default the root."`
-	Timeout *time.Duration `env:"" placeholder:"DURATION" help:"How long to wait, like 90s; by default until it has ended."`
+	Task    *string        `arg:"" optional:"" help:"The task; default: the root."`
+	Timeout *time.Duration `env:"" placeholder:"DURATION" help:"How long to wait, for example 90s; default: until the task has ended."`
 }
 
 // A wait consists of several calls, each twice as long as the previous one, up to maxWait. Between
@@ -136,7 +136,7 @@ func (a *app) approvalReporter(ctx context.Context, c *client, session string, b
 		})
 		if err != nil && !refused && ctx.Err() == nil && !isTemporary(err) {
 			refused = true
-			a.complain("what the session asks can't be told: " + err.Error())
+			a.complain("reading the approvals of the session failed: " + err.Error())
 		}
 	}
 }

@@ -94,7 +94,7 @@ func TestAWaitSaysWhatItWaitsFor(t *testing.T) {
 		"later":              {asker{after: 2}, nil, says},
 		"after a look alone": {asker{}, &none, says},
 		"nobody asks":        {asker{after: 100}, nil, ""},
-		"it can't be known":  {asker{err: status.Error(codes.PermissionDenied, "no")}, nil, "coppice: what the session asks can't be told: listing the approvals: no (PERMISSION_DENIED)\n"},
+		"it can't be known":  {asker{err: status.Error(codes.PermissionDenied, "no")}, nil, "coppice: reading the approvals of the session failed: listing the approvals: no (PERMISSION_DENIED)\n"},
 		"not at the moment":  {asker{err: status.Error(codes.Unavailable, "gone")}, nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -12,8 +12,8 @@ import (
 )
 
 type workersCommand struct {
-	List  listWorkersCommand `cmd:"" default:"withargs" help:"List the workers that are connected, and how much there is to do."`
-	Drain drainCommand       `cmd:"" help:"Have a worker take no run any more: it ends when it has finished those that it has."`
+	List  listWorkersCommand `cmd:"" default:"withargs" help:"List the connected workers and the amount of pending work."`
+	Drain drainCommand       `cmd:"" help:"Drain a worker: it takes no new runs, and exits when its current runs have ended."`
 }
 
 type listWorkersCommand struct {
@@ -29,7 +29,7 @@ func (w *listWorkersCommand) Run(ctx context.Context, a *app) error {
 		}
 		stats, err := c.admin.GetStats(ctx, &pb.GetStatsRequest{})
 		if err != nil {
-			return during("asking how much there is to do", err)
+			return during("reading the statistics", err)
 		}
 		if a.json {
 			if err := a.printJSON(listed); err != nil {
@@ -112,7 +112,7 @@ func (d *drainCommand) Run(ctx context.Context, a *app) error {
 		case a.json:
 			return a.printJSON(resp)
 		}
-		return a.print(safeLine(id) + " takes nothing new, and ends when it has finished what it has")
+		return a.print(safeLine(id) + " claims no more runs and ends when its runs have ended")
 	})
 }
 

@@ -18,14 +18,14 @@ import (
 )
 
 type workspacesCommand struct {
-	Prune pruneCommand `cmd:"" help:"List the directories below a worker's --workspaces whose sessions are gone, or remove them with --delete."`
+	Prune pruneCommand `cmd:"" help:"List the directories in a worker's --workspaces whose sessions no longer exist; with --delete, remove them."`
 }
 
 type pruneCommand struct {
 	remote
 	Delete bool   `env:"" help:"Remove them."`
-	Force  bool   `env:"" help:"With --delete: also if the orchestrator knows the session of none of the directories."`
-	Root   string `arg:"" help:"What the workers have as --workspaces; it is looked at here, not there."`
+	Force  bool   `env:"" help:"With --delete: also if the orchestrator knows none of the directories' sessions."`
+	Root   string `arg:"" help:"The directory that the workers have as --workspaces; this command reads it on this machine."`
 }
 
 // Run processes the directories that are named like sessions. Directories with other names are
@@ -41,7 +41,7 @@ func (p *pruneCommand) Run(ctx context.Context, a *app) error {
 		case err != nil:
 			return err
 		case p.Delete && known == 0 && len(gone) > 0 && !p.Force:
-			return usagef("the orchestrator knows the session of none of the %d directories; if it is the right one, add --force", len(gone))
+			return usagef("the orchestrator knows no session for any of the %d directories; if it is the right orchestrator, add --force", len(gone))
 		}
 		if len(gone) == 0 {
 			a.printNone("workspaces of sessions that are gone")
@@ -97,7 +97,7 @@ func (c *client) existingSessions(ctx context.Context, ids []string) (map[string
 	for some := range slices.Chunk(ids, maxFindSessions) {
 		found, err := c.admin.FindSessions(ctx, &pb.FindSessionsRequest{SessionIds: some})
 		if status.Code(err) == codes.Unimplemented {
-			return nil, errors.New("the orchestrator is of an older release and can't say which sessions other tenants have, whose directories are here too: upgrade it first")
+			return nil, errors.New("the orchestrator runs an older release that cannot list the sessions of other tenants, whose directories are here too: upgrade it first")
 		}
 		if err != nil {
 			return nil, during("looking for the sessions of directories", err)

@@ -43,7 +43,7 @@ func TestPrune(t *testing.T) {
 		said   string
 	}{
 		"many":             {f, maxFindSessions + 2, []int{maxFindSessions, 2}, maxFindSessions, exitOK, ""},
-		"an older release": {&pb.UnimplementedAdminServiceServer{}, 2, nil, 2, exitRefused, "the orchestrator is of an older release"},
+		"an older release": {&pb.UnimplementedAdminServiceServer{}, 2, nil, 2, exitRefused, "the orchestrator runs an older release"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -110,11 +110,11 @@ func (b *Bus) StreamLength(ctx context.Context, pool string) (int, error) {
 func (b *Bus) Unread(ctx context.Context, pool string, most int) (ids []string, err error) {
 	key, err := b.keys.ready(pool)
 	if err != nil {
-		return nil, fmt.Errorf("looking for what is unread: %w", err)
+		return nil, fmt.Errorf("listing unread hints: %w", err)
 	}
 	groups, err := b.client.XInfoGroups(ctx, key).Result()
 	if err != nil && !redis.HasErrorPrefix(err, noSuchStream) {
-		return nil, fmt.Errorf("looking for what is unread of %s: %w", key, err)
+		return nil, fmt.Errorf("listing unread hints of %s: %w", key, err)
 	}
 	from := "-" // without a group nothing has been read
 	for _, g := range groups {
@@ -124,7 +124,7 @@ func (b *Bus) Unread(ctx context.Context, pool string, most int) (ids []string, 
 	}
 	unread, err := b.client.XRangeN(ctx, key, from, "+", int64(most)).Result()
 	if err != nil {
-		return nil, fmt.Errorf("looking for what is unread of %s: %w", key, err)
+		return nil, fmt.Errorf("listing unread hints of %s: %w", key, err)
 	}
 	for _, e := range unread {
 		ids = append(ids, e.ID)

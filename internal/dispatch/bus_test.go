@@ -301,7 +301,7 @@ func TestGarbage(t *testing.T) {
 		if found := pull(t, bus, "w", 3, time.Minute); !slices.Equal(hintsOf(found), good[:1]) && !slices.Equal(hintsOf(found), good) {
 			t.Errorf("got %v", found)
 		}
-		if n := log.count("a dispatch entry is no hint"); n != 2*len(garbage) {
+		if n := log.count("a dispatch entry is not a valid hint and is deleted"); n != 2*len(garbage) {
 			t.Errorf("%d of %d were logged", n, 2*len(garbage))
 		}
 	})

@@ -71,7 +71,7 @@ func (b *Bus) subscribe(ctx context.Context, channels []string, take func(any)) 
 			return fmt.Errorf("listening on %s: %w", strings.Join(channels, ", "), err)
 		}
 		wait := pause.NextBackOff()
-		b.log.WarnContext(ctx, "listening broke off", "channels", channels, "error", err, "retry_in", wait)
+		b.log.WarnContext(ctx, "the subscription was interrupted", "channels", channels, "error", err, "retry_in", wait)
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():

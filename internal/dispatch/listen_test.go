@@ -82,7 +82,7 @@ func TestListenWithoutRedis(t *testing.T) {
 	go func() {
 		ended <- bus.Listen(ctx, "listener", func(Nudge) { t.Error("subscribed to nothing") }, func(Interest) {})
 	}()
-	log.waitFor(t, ctx, "listening broke off")
+	log.waitFor(t, ctx, "the subscription was interrupted")
 	cancel()
 	if err := <-ended; err != nil {
 		t.Error(err)

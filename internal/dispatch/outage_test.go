@@ -132,7 +132,7 @@ func TestRedisIsFrozen(t *testing.T) {
 	if err := <-pulled; err == nil {
 		t.Error("a pull from a frozen Redis succeeded")
 	}
-	log.waitFor(t, ctx, "listening broke off")
+	log.waitFor(t, ctx, "the subscription was interrupted")
 	server.Thaw()
 	wantLook(t, ctx, looks, Nudge{})
 }

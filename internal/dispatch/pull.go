@@ -70,7 +70,7 @@ func (b *Bus) checkRead(pool, consumer string, max int) (key string, err error) 
 	case consumer == "":
 		return "", errConsumer
 	case max < 1:
-		return "", fmt.Errorf("up to %d hints, need at least 1", max)
+		return "", fmt.Errorf("the maximum is %d hints, must be at least 1", max)
 	}
 	return b.keys.ready(pool)
 }
@@ -139,7 +139,7 @@ func (b *Bus) TakeOver(ctx context.Context, pool, consumer string, minIdle time.
 			return nil, fmt.Errorf("taking over from %s: %w", key, err)
 		}
 		if err != nil {
-			b.log.WarnContext(ctx, "taking over ended early", "stream", key, "error", err)
+			b.log.WarnContext(ctx, "taking over hints ended early", "stream", key, "error", err)
 			return found, nil
 		}
 		found = append(found, b.parseHints(ctx, pool, entries)...)
@@ -153,11 +153,11 @@ func (b *Bus) TakeOver(ctx context.Context, pool, consumer string, minIdle time.
 func (b *Bus) Unfinished(ctx context.Context, pool, consumer string, max int) ([]Delivery, error) {
 	key, err := b.checkRead(pool, consumer, max)
 	if err != nil {
-		return nil, fmt.Errorf("looking for what is left: %w", err)
+		return nil, fmt.Errorf("listing unfinished hints: %w", err)
 	}
 	found, err := b.pending(ctx, pool, key, consumer, max, func(redis.XPendingExt) bool { return true })
 	if err != nil {
-		return nil, fmt.Errorf("looking for what %s has left on %s: %w", consumer, key, err)
+		return nil, fmt.Errorf("listing the unfinished hints of %s on %s: %w", consumer, key, err)
 	}
 	return found, nil
 }
@@ -204,7 +204,7 @@ func (b *Bus) createGroup(ctx context.Context, key string) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("making its group: %w", err)
+		return fmt.Errorf("creating its consumer group: %w", err)
 	}
 	return nil
 }
@@ -222,14 +222,14 @@ func (b *Bus) parseHints(ctx context.Context, pool string, entries []redis.XMess
 	for _, e := range entries {
 		h, err := decodeHint(e.Values)
 		if err != nil {
-			b.log.WarnContext(ctx, "a dispatch entry is no hint", "pool", pool, "entry", e.ID, "error", err)
+			b.log.WarnContext(ctx, "a dispatch entry is not a valid hint and is deleted", "pool", pool, "entry", e.ID, "error", err)
 			garbage = append(garbage, e.ID)
 			continue
 		}
 		found = append(found, Delivery{ID: e.ID, Hint: h})
 	}
 	if err := b.Done(ctx, pool, garbage...); err != nil {
-		b.log.WarnContext(ctx, "deleting dispatch entries that are no hints failed", "pool", pool, "error", err)
+		b.log.WarnContext(ctx, "deleting dispatch entries that are not valid hints failed", "pool", pool, "error", err)
 	}
 	return found
 }

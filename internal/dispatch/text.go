@@ -103,7 +103,7 @@ func (b *Bus) ReceiveText(ctx context.Context, self string, onSubscribed func(),
 			onSubscribed()
 		case *redis.Message:
 			if err := last.read(got.Payload, show); err != nil {
-				b.log.WarnContext(ctx, "text of another replica can't be shown", "error", err)
+				b.log.WarnContext(ctx, "ignoring text of another replica that is not valid", "error", err)
 			}
 		}
 	})

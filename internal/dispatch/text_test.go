@@ -96,7 +96,7 @@ func TestTextGoesToInterestedReplicas(t *testing.T) {
 		if got := next(t, ctx, second); got != two[0] {
 			t.Errorf("after nonsense came %v, want %v", got, two[0])
 		}
-		if n := log.count("text of another replica can't be shown"); n != 4 { // a message without a number is old
+		if n := log.count("ignoring text of another replica that is not valid"); n != 4 { // a message without a number is old
 			t.Errorf("%d messages were logged as unreadable, want 4", n)
 		}
 	})

@@ -197,7 +197,7 @@ func (f *fieldReader) text(key string, check func(string) string) string {
 	}
 	value, ok := stringOf(node)
 	if !ok {
-		f.fail(node, "%s: expected a string; quote it if it is meant as one", key)
+		f.fail(node, "%s: expected a string; put it in quotes if it is a string", key)
 		return ""
 	}
 	if wrong := check(value); wrong != "" {
@@ -224,14 +224,14 @@ func (f *fieldReader) command() []string {
 	}
 	list, ok := node.(*ast.SequenceNode)
 	if !ok {
-		f.fail(node, "command: expected a list, the program and its arguments; for a shell write [sh, -c, ...]")
+		f.fail(node, "command: expected a list of the program and its arguments; to use a shell write [sh, -c, ...]")
 		return nil
 	}
 	var command []string
 	for _, item := range list.Values {
 		word, ok := stringOf(item)
 		if !ok || strings.ContainsRune(word, 0) || len(word) > maxText {
-			f.fail(item, "command: expected strings of at most %d bytes without NUL; quote what is meant as one", maxText)
+			f.fail(item, "command: expected strings of at most %d bytes without NUL; put strings in quotes", maxText)
 			return nil
 		}
 		command = append(command, word)

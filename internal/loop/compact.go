@@ -68,7 +68,7 @@ func (r *runner) compactNow(ctx context.Context) (done bool, _ error) {
 	}
 	if err != nil {
 		r.summaryFailed = true
-		r.Logger.WarnContext(ctx, "summing up the conversation failed", "error", err)
+		r.Logger.WarnContext(ctx, "summarising the conversation failed", "error", err)
 		return false, nil
 	}
 	reply, err := r.Journal.Compact(upTo, summary).Wait(ctx)

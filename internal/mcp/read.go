@@ -173,7 +173,7 @@ func (f *serverReader) text(one field, node ast.Node) string {
 	text, ok := stringOf(node)
 	switch {
 	case !ok:
-		f.fail(node, "%s: expected a string; quote it if it is meant as one", one.key)
+		f.fail(node, "%s: expected a string; put it in quotes if it is a string", one.key)
 	case len(text) > maxText || strings.ContainsFunc(text, unicode.IsControl):
 		f.fail(node, "%s: expected at most %d bytes without control characters", one.key, maxText)
 	}

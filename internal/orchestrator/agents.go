@@ -69,7 +69,7 @@ func (a *agentCache) pollFiles(ctx context.Context) error {
 			return nil
 		}
 		if err := a.readFiles(ctx); err != nil && ctx.Err() == nil {
-			a.log.WarnContext(ctx, "reading the definitions of agents failed", "error", err)
+			a.log.WarnContext(ctx, "reading agent definitions failed", "error", err)
 		}
 	}
 }
@@ -88,12 +88,12 @@ func (a *agentCache) readFiles(ctx context.Context) error {
 			return fmt.Errorf("storing the definition of %s: %w", def.Name, err)
 		}
 		if old, ok := before.Get(def.Name); !ok || old.Version != def.Version {
-			a.log.InfoContext(ctx, "an agent is defined", "agent", def.Name, "version", def.Version, "source", def.Source)
+			a.log.InfoContext(ctx, "an agent definition was loaded", "agent", def.Name, "version", def.Version, "source", def.Source)
 		}
 	}
 	for _, old := range before.List() {
 		if _, ok := now.Get(old.Name); !ok {
-			a.log.InfoContext(ctx, "an agent is not defined any more", "agent", old.Name, "source", old.Source)
+			a.log.InfoContext(ctx, "an agent definition was removed", "agent", old.Name, "source", old.Source)
 		}
 	}
 	a.mu.Lock()
@@ -113,7 +113,7 @@ func (a *agentCache) logProblems(ctx context.Context, problems []agentdef.Proble
 			return old.Source == p.Source && old.Kept == p.Kept && old.Err.Error() == p.Err.Error()
 		})
 		if !known {
-			a.log.ErrorContext(ctx, "a definition can't be used", "source", p.Source, "error", p.Err, "last_good_kept", p.Kept)
+			a.log.ErrorContext(ctx, "an agent definition is not valid and is not used", "source", p.Source, "error", p.Err, "last_good_kept", p.Kept)
 		}
 	}
 }
@@ -178,7 +178,7 @@ func (a *agentCache) registryWith(ctx context.Context, tenant string, versions [
 		def, err := a.definition(ctx, v.Version)
 		if err != nil {
 			// A replica of a later release may have accepted a definition that can't be read here.
-			a.log.ErrorContext(ctx, "a stored definition can't be used", "agent", v.Name, "version", v.Version, "error", err)
+			a.log.ErrorContext(ctx, "a stored agent definition cannot be read and is not used", "agent", v.Name, "version", v.Version, "error", err)
 			continue
 		}
 		put = append(put, def)

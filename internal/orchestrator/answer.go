@@ -47,7 +47,7 @@ func (l *slot) respond(ctx context.Context, a *exchange) ([]*pb.WorkResponse, er
 		l.dropAttempt()
 		return l.answerWithNextRun(ctx, a, lease, &pb.WorkResponse{Kind: &pb.WorkResponse_Ended{Ended: &pb.Ended{State: pb.TaskState(k.State)}}}), nil
 	}
-	return nil, fmt.Errorf("a worker's request was answered with %T", answer)
+	return nil, fmt.Errorf("unexpected answer %T to a worker's request", answer)
 }
 
 // acknowledge returns the answer to a stored request, with the boundary if the run reached one.
@@ -120,7 +120,7 @@ func lostResponse(detail string) *pb.WorkResponse {
 // loseAttempt ends the attempt on the stream after a request was refused or has failed.
 func (l *slot) loseAttempt(ctx context.Context, err error) *pb.WorkResponse {
 	if tree.CodeOf(err) != tree.CodeStale {
-		l.svc.Logger.WarnContext(ctx, "an attempt can't go on", "error", err)
+		l.svc.Logger.WarnContext(ctx, "an attempt cannot continue", "error", err)
 	}
 	l.abandon(isWorkerFault(err))
 	return lostResponse(err.Error())

@@ -50,7 +50,7 @@ func (s *Service) runCallbacks(ctx context.Context) error {
 			due, next, err := s.Store.DueCallbacks(ctx, after, callbacksPerLookAndHost, callbacksPerLook)
 			asked, nextAsked, errAsked := s.Store.DueApprovalCallbacks(ctx, afterAsked, callbacksPerLookAndHost, callbacksPerLook)
 			if err := errors.Join(err, errAsked); err != nil && ctx.Err() == nil {
-				s.Logger.WarnContext(ctx, "looking for callbacks failed", "error", err)
+				s.Logger.WarnContext(ctx, "reading due callbacks failed", "error", err)
 			}
 			after, afterAsked = next, nextAsked
 			queue.setDue(append(asked, due...), next != "" || nextAsked != "")

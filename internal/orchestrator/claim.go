@@ -32,7 +32,7 @@ func (l *slot) answerClaim(ctx context.Context, a *exchange, answer tree.Answer,
 	case err != nil:
 		return nil, err
 	case !ok:
-		return nil, fmt.Errorf("a claim was answered with %T", answer)
+		return nil, fmt.Errorf("unexpected answer %T to a claim", answer)
 	}
 	held := l.holdGranted(a, granted, workerInfo{claim.GetWorkerId(), claim.GetFeatures()}, true)
 	if held == nil {
@@ -89,7 +89,7 @@ func (l *slot) answerReattach(ctx context.Context, a *exchange, answer tree.Answ
 	case err != nil:
 		return nil, err
 	case !ok:
-		return nil, fmt.Errorf("a reattachment was answered with %T", answer)
+		return nil, fmt.Errorf("unexpected answer %T to a reattachment", answer)
 	}
 	l.svc.recordReattach()
 	t := &granted.Task

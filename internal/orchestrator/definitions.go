@@ -62,7 +62,7 @@ func (s *Service) PutAgent(ctx context.Context, tenant, text string) (*agentdef.
 		return nil, tree.ErrBadInput.With("%v", err)
 	}
 	if def.OfPlugin() {
-		return nil, tree.ErrBadInput.With("definition:1: name: %q has a colon, which only agents of plugins have", def.Name)
+		return nil, tree.ErrBadInput.With("definition:1: name: %q has a colon, which only names of plugin agents may have", def.Name)
 	}
 	now, err := s.Store.TenantAgents(ctx, tenant)
 	if err != nil {
@@ -73,7 +73,7 @@ func (s *Service) PutAgent(ctx context.Context, tenant, text string) (*agentdef.
 		if err := s.Store.PutAgent(ctx, tenant, this, def.Marshal()); err != nil {
 			return nil, err
 		}
-		s.Logger.InfoContext(ctx, "an agent was put", "tenant", tenant, "agent", def.Name, "version", def.Version)
+		s.Logger.InfoContext(ctx, "an agent definition was stored", "tenant", tenant, "agent", def.Name, "version", def.Version)
 	}
 	return s.agents.definition(ctx, def.Version)
 }
@@ -88,7 +88,7 @@ func (s *Service) DeleteAgent(ctx context.Context, tenant, name string) (string,
 		s.Logger.InfoContext(ctx, "an agent was deleted", "tenant", tenant, "agent", name, "version", version)
 	}
 	if def, there := s.agents.fileRegistry().Get(name); there && errors.Is(err, tree.ErrNoAgent) {
-		err = tree.ErrNoAgent.With("%s was not put, and only that can be deleted; its source is %s", name, def.Source)
+		err = tree.ErrNoAgent.With("%s was not stored with PutAgent, so it cannot be deleted; its source is %s", name, def.Source)
 	}
 	return version, err
 }

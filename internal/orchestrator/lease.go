@@ -190,7 +190,7 @@ func (s *Service) handOver(lease *lease, blame bool) bool {
 	})
 	if err = ignoreRedelivered(err); err != nil {
 		// The sweep finds the attempt and tries again.
-		s.Logger.WarnContext(ctx, "handing a run over failed", "session_id", lease.session, "task_id", lease.task, "error", err)
+		s.Logger.WarnContext(ctx, "redelivering a run failed", "session_id", lease.session, "task_id", lease.task, "error", err)
 	}
 	return err == nil
 }

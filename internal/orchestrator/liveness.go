@@ -35,7 +35,7 @@ const (
 
 // workerDied records that the process of a worker whose stream broke is dead.
 func (s *Service) workerDied(id string) {
-	s.Logger.InfoContext(context.Background(), "a worker is dead; its runs do not wait for it", "worker_id", id)
+	s.Logger.InfoContext(context.Background(), "a worker is dead; its runs are redelivered without waiting for it", "worker_id", id)
 	if s.metrics != nil {
 		s.metrics.WorkerDied()
 	}
@@ -69,7 +69,7 @@ func (s *Service) recoverHintsOf(ctx context.Context, worker string) error {
 		return err
 	}
 	if len(left) > 0 {
-		s.Logger.InfoContext(ctx, "a dead worker had read hints; their runs are announced again", "worker_id", worker, "hints", len(left))
+		s.Logger.InfoContext(ctx, "a dead worker had read hints without claiming them; their runs are announced again", "worker_id", worker, "hints", len(left))
 	}
 	if err := s.reannounce(ctx, left); err != nil {
 		return err

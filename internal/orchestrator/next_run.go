@@ -104,7 +104,7 @@ func (l *slot) appendRun(ctx context.Context, answer *pb.WorkResponse, held *lea
 	assignment, err := l.loadAssignment(ctx, held, run, known, has)
 	if err != nil {
 		if ctx.Err() == nil { // otherwise the end of the stream handles the attempt
-			l.svc.Logger.WarnContext(ctx, "a run was not given to the slot that it was for", "task_id", t.ID, "error", err)
+			l.svc.Logger.WarnContext(ctx, "handing a run to its slot failed", "task_id", t.ID, "error", err)
 			l.abandon(false)
 		}
 		return []*pb.WorkResponse{answer}
@@ -167,7 +167,7 @@ func (s *Service) claimRefused(ctx context.Context, run dispatch.Hint, err error
 		return true // another worker has it, or it is over
 	}
 	if err != nil {
-		s.Logger.WarnContext(ctx, "a run was not given to a slot", "task_id", run.Task, "error", err)
+		s.Logger.WarnContext(ctx, "handing a run to a slot failed", "task_id", run.Task, "error", err)
 	}
 	return err == nil
 }

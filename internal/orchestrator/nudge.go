@@ -94,7 +94,7 @@ func (s *Service) recheckLease(ctx context.Context, n dispatch.Nudge) {
 	switch {
 	case errors.Is(err, tree.ErrNoTask):
 	case err != nil:
-		s.Logger.WarnContext(ctx, "looking at a nudged task failed", "task_id", n.Task, "error", err)
+		s.Logger.WarnContext(ctx, "reading the task of a nudge failed", "task_id", n.Task, "error", err)
 	case t.State == tree.StatePending && t.Epoch == epoch:
 		s.leases.revoke(n.Session, n.Task, epoch-1) // a claim is in progress: no worker has had the run under this epoch yet
 	case t.State != tree.StateRunning || t.Epoch != epoch:

@@ -88,7 +88,7 @@ func New(c Config) (*Service, error) {
 		return nil, fmt.Errorf("orchestrator: %w", err)
 	}
 	if c.Retain < 0 {
-		return nil, fmt.Errorf("orchestrator: sessions are to be kept for %s, must not be negative: 0 keeps them", c.Retain)
+		return nil, fmt.Errorf("orchestrator: the retention time of sessions is %s, must not be negative: 0 keeps them", c.Retain)
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

@@ -44,10 +44,10 @@ func (s *Service) warnShortage(ctx context.Context) error {
 	s.sweepState.warnedAt = now
 	log := s.Logger.With("pool", s.Pool, "ready", work.Ready, "oldest_waits_for", work.Waits)
 	if what == noWorkers {
-		log.WarnContext(ctx, "runs wait, and there is no worker")
+		log.WarnContext(ctx, "runs are waiting, but no worker is connected")
 		return nil
 	}
-	log.WarnContext(ctx, "runs wait, and idle slots do not come for them; do their workers reach the same Redis?",
+	log.WarnContext(ctx, "runs are waiting, but idle slots do not claim them; check that workers and orchestrators use the same Redis",
 		"idle", s.slots.idle(), "installation", s.Store.Installation())
 	return nil
 }

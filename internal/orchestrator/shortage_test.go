@@ -92,7 +92,7 @@ func TestShortageIsLogged(t *testing.T) {
 					}
 					time.Sleep(s.pause)
 					synctest.Wait()
-					none, idle := strings.Count(written.String(), "there is no worker"), strings.Count(written.String(), "idle slots do not come")
+					none, idle := strings.Count(written.String(), "no worker is connected"), strings.Count(written.String(), "idle slots do not claim")
 					if none != s.none || idle != s.idle {
 						t.Errorf("after step %d it was said %d and %d times, want %d and %d:\n%s", i+1, none, idle, s.none, s.idle, written)
 					}

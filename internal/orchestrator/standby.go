@@ -196,7 +196,7 @@ func (l *slot) tryStandBy(takes *pb.Takes, info workerInfo, worker *alive.Worker
 // hints. If the slot may not, it is told that its standby ended.
 func (l *slot) handleStandBy(req *pb.WorkRequest) error {
 	if l.state.currentLease() != nil || l.onStandby.Load() != nil || l.claiming.Load() {
-		return tree.ErrBadInput.With("standing by while an attempt is on the stream, or may come")
+		return tree.ErrBadInput.With("the slot cannot stand by while its stream has an attempt or may get one")
 	}
 	l.identifyWorker(req)
 	claim := req.GetStandBy()

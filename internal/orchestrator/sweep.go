@@ -31,11 +31,11 @@ func (s *Service) sweep(ctx context.Context) error {
 			{"workers", s.syncWorkers},
 			{"lost attempts", s.recoverLostAttempts},
 			{"timers", s.fireTimers},
-			{"commands to let go", s.resendReleases},
+			{"commands to release", s.resendReleases},
 			{"retention", s.deleteExpired},
 			{"deleted sessions", s.purge},
 			{"missing workers", s.warnShortage},
-			{"replicas long gone", s.Store.ForgetSilentReplicas},
+			{"records of old replicas", s.Store.ForgetSilentReplicas},
 		} {
 			if err := step.do(ctx); err != nil && ctx.Err() == nil {
 				s.Logger.WarnContext(ctx, "a sweep failed", "step", step.name, "error", err)

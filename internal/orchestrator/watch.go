@@ -74,7 +74,7 @@ func (s *Service) WatchSession(ctx context.Context, tenant string, id tree.Sessi
 	case w.After < 0:
 		return nil, tree.ErrBadInput.With("after_seq is %d, must be 0 or more", w.After)
 	case w.After >= session.NextSeq:
-		return nil, tree.ErrBeyondEnd.With("after_seq is %d, the last event %d", w.After, session.NextSeq-1)
+		return nil, tree.ErrBeyondEnd.With("after_seq is %d, but the last event is %d", w.After, session.NextSeq-1)
 	}
 	if w.Deltas && !s.Store.Exclusive() {
 		defer s.interests.join(id)()

@@ -18,7 +18,7 @@ import (
 )
 
 // errUnsupportedProtocol refuses a worker whose protocol version is not supported here.
-var errUnsupportedProtocol = errors.New("the protocol version is not spoken here")
+var errUnsupportedProtocol = errors.New("the protocol version of the worker is not supported")
 
 // Times of a stream. After a stream breaks, its attempt may continue over another stream within
 // DefaultGrace.
@@ -130,7 +130,7 @@ func (l *slot) serve() error {
 			return tree.ErrStopping
 		case <-tick.C:
 			if l.isSilent() {
-				return tree.ErrUnavailable.With("nothing was heard of the worker for %s", heartbeatTimeout)
+				return tree.ErrUnavailable.With("no message from the worker for %s", heartbeatTimeout)
 			}
 		}
 	}
@@ -227,7 +227,7 @@ func (l *slot) receiveRequests() error {
 		case l.exchanges <- a:
 		default:
 			a.finish(l.svc)
-			return tree.ErrBadInput.With("more than %d requests without an answer", workWindow)
+			return tree.ErrBadInput.With("more than %d requests are unanswered", workWindow)
 		}
 	}
 }
@@ -248,7 +248,7 @@ func (l *slot) submit(req *pb.WorkRequest) (a *exchange, wanted bool, err error)
 	lease := l.state.currentLease()
 	claim, reattach := req.GetClaim(), req.GetReattach()
 	if (claim != nil || reattach != nil) && (lease != nil || l.onStandby.Load() != nil || l.claiming.Swap(true)) {
-		return a, false, tree.ErrBadInput.With("a claim while an attempt is on the stream, or may come")
+		return a, false, tree.ErrBadInput.With("the slot cannot claim while its stream has an attempt or may get one")
 	}
 	l.identifyWorker(req)
 	a.worker = l.state.currentWorker()

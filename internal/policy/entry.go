@@ -24,7 +24,7 @@ func CheckEntry(entry string) error {
 		return fmt.Errorf("expected the name of a tool: 1 to %d letters, digits, %s", most, said)
 	}
 	if strings.Contains(entry, "***") {
-		return errors.New("expected a glob with at most two * together")
+		return errors.New("expected a glob with at most two * in a row")
 	}
 	return nil
 }

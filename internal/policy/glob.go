@@ -30,9 +30,9 @@ const (
 
 var (
 	errOpenSet  = errors.New("a [ has no ]; write \\[ for the character")
-	errEmptySet = errors.New("a set of characters is empty or turned around")
-	errEscape   = errors.New("a \\ stands at the end")
-	errStars    = errors.New("more than two * stand together")
+	errEmptySet = errors.New("a set of characters is empty, or a range in it is reversed")
+	errEscape   = errors.New("there is a \\ at the end")
+	errStars    = errors.New("there are more than two * in a row")
 )
 
 func parseGlob(text string) (glob, error) {

@@ -35,7 +35,7 @@ func ParseMode(name string) (Mode, error) {
 			return m, nil
 		}
 	}
-	return ModeUnspecified, fmt.Errorf("%.100q is no permission mode: there are default, accept_edits, plan and bypass", name)
+	return ModeUnspecified, fmt.Errorf("%.100q is not a permission mode: expected default, accept_edits, plan or bypass", name)
 }
 
 // MarshalText returns the name.

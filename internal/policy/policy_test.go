@@ -224,18 +224,18 @@ func TestCommandsAreJudgedOneByOne(t *testing.T) {
 func TestBadRules(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"":                             "is no rule: expected TOOL or TOOL(GLOB)",
-		"(x)":                          "is no rule",
-		"read x":                       "is no rule",
+		"":                             "is not a rule: expected TOOL or TOOL(GLOB)",
+		"(x)":                          "is not a rule",
+		"read x":                       "is not a rule",
 		"read(x":                       "expected a glob between the brackets",
 		"read()":                       "expected a glob between the brackets",
-		"hammer":                       "names no tool: there are ls, glob,",
-		"hammer*":                      "names no tool",
-		"Read":                         "names no tool",
+		"hammer":                       "names no known tool: the tools are ls, glob,",
+		"hammer*":                      "names no known tool",
+		"Read":                         "names no known tool",
 		"read([a)":                     "a [ has no ]",
-		"read([])":                     "is empty or turned around",
-		"read([b-a])":                  "is empty or turned around",
-		`read(a\)`:                     `a \ stands at the end`,
+		"read([])":                     "is empty, or a range in it is reversed",
+		"read([b-a])":                  "is empty, or a range in it is reversed",
+		`read(a\)`:                     `there is a \ at the end`,
 		"read(***)":                    "more than two *",
 		strings.Repeat("x", maxRule+1): "at most 500 bytes",
 	} {

@@ -54,14 +54,14 @@ func ParseRule(text string) (Rule, error) {
 	}
 	name, rest, narrow := strings.Cut(text, "(")
 	if strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-*") != "" || name == "" {
-		return Rule{}, fmt.Errorf("%.100q is no rule: expected TOOL or TOOL(GLOB), such as bash(git *)", text)
+		return Rule{}, fmt.Errorf("%.100q is not a rule: expected TOOL or TOOL(GLOB), such as bash(git *)", text)
 	}
 	var err error
 	if r.tool, err = parseGlob(expandEntry(name)); err != nil {
 		return Rule{}, fmt.Errorf("the tool of the rule %.100q: %w", text, err)
 	}
 	if !r.namesATool(name) {
-		return Rule{}, fmt.Errorf("the rule %.100q names no tool: there are %s, and those of MCP servers, which begin with %s",
+		return Rule{}, fmt.Errorf("the rule %.100q names no known tool: the tools are %s, and those of MCP servers, whose names begin with %s",
 			text, strings.Join(knownTools(), ", "), MCPPrefix)
 	}
 	if !narrow {
@@ -69,7 +69,7 @@ func ParseRule(text string) (Rule, error) {
 	}
 	pattern, closed := strings.CutSuffix(rest, ")")
 	if !closed || pattern == "" {
-		return Rule{}, fmt.Errorf("%.100q is no rule: expected a glob between the brackets, such as bash(git *)", text)
+		return Rule{}, fmt.Errorf("%.100q is not a rule: expected a glob between the brackets, such as bash(git *)", text)
 	}
 	r.hasArgument = true
 	if r.argument, err = parseGlob(pattern); err != nil {

@@ -9,8 +9,8 @@ import (
 
 // Flags are the command-line options for secrets.
 type Flags struct {
-	RedactEnv  []string `env:"COPPICE_REDACT_ENV" placeholder:"NAME,..." help:"Variables of the environment that hold secrets, beside those whose names say so."`
-	RedactFile string   `env:"COPPICE_REDACT_FILE" placeholder:"FILE" help:"File with further secrets that are to be kept out of everything stored and shown, one a line."`
+	RedactEnv  []string `env:"COPPICE_REDACT_ENV" placeholder:"NAME,..." help:"Environment variables that contain secrets, in addition to those whose names indicate it."`
+	RedactFile string   `env:"COPPICE_REDACT_FILE" placeholder:"FILE" help:"File with additional secrets, one per line, that are removed from everything stored and shown."`
 }
 
 // Open returns a Redactor for the secrets of an environment, of the options and from other

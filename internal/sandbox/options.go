@@ -7,9 +7,9 @@ import (
 
 // Options are the command-line options of the sandbox.
 type Options struct {
-	Sandbox         string   `env:"COPPICE_SANDBOX" enum:"required,best-effort,off," default:"" placeholder:"MODE" help:"What to do where commands can't be confined in every way: required (stop), best-effort (confine them as far as it goes) or off (confine none). By default required for root and in Kubernetes, else best-effort."`
-	SandboxReadable []string `env:"COPPICE_SANDBOX_READABLE" placeholder:"PATH,..." help:"Files and directories that commands may read, beside the system's and the workspace."`
-	SandboxEnv      []string `env:"COPPICE_SANDBOX_ENV" placeholder:"NAME,..." help:"Variables of this process's environment that commands get, beside those that say nothing about it."`
+	Sandbox         string   `env:"COPPICE_SANDBOX" enum:"required,best-effort,off," default:"" placeholder:"MODE" help:"What to do if commands cannot be fully sandboxed: required (exit), best-effort (sandbox as far as possible) or off (no sandbox). Default: required for root and in Kubernetes, otherwise best-effort."`
+	SandboxReadable []string `env:"COPPICE_SANDBOX_READABLE" placeholder:"PATH,..." help:"Files and directories that commands can read, in addition to the system's and the workspace."`
+	SandboxEnv      []string `env:"COPPICE_SANDBOX_ENV" placeholder:"NAME,..." help:"Environment variables of this process to pass to commands, in addition to the harmless ones."`
 }
 
 // Config returns the configuration for a process with this environment and workspace.

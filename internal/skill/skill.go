@@ -172,14 +172,14 @@ func split(text string) (front, body string, err error) {
 	lines := strings.SplitAfter(text, "\n")
 	isFence := func(line string) bool { return strings.TrimRight(line, " \t\n") == fence }
 	if !isFence(lines[0]) {
-		return "", "", fmt.Errorf("%s: line 1: expected %q, which begins the front matter", fileName, fence)
+		return "", "", fmt.Errorf("%s: line 1: expected %q at the start of the front matter", fileName, fence)
 	}
 	for i, line := range lines[1:] {
 		if isFence(line) {
 			return strings.Join(lines[1:i+1], ""), strings.Trim(strings.Join(lines[i+2:], ""), "\n"), nil
 		}
 	}
-	return "", "", fmt.Errorf("%s: expected %q, which ends the front matter", fileName, fence)
+	return "", "", fmt.Errorf("%s: expected %q at the end of the front matter", fileName, fence)
 }
 
 // Load returns the body of SKILL.md and the names of the other files.

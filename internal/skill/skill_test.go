@@ -56,7 +56,7 @@ func TestBrokenSkills(t *testing.T) {
 	dir := t.TempDir()
 	for text, want := range map[string]string{
 		"":                              `line 1: expected "---"`,
-		"---\nname: a\n":                `expected "---", which ends`,
+		"---\nname: a\n":                `expected "---" at the end`,
 		"---\nname: A\n---\n":           "name: expected 1 to 64",
 		"---\nname: ../x\n---\n":        "name: expected 1 to 64",
 		"---\nname: a\n---\nText":       "description: expected a sentence",

@@ -48,7 +48,7 @@ func (s *Store) PutAgent(ctx context.Context, tenant string, v AgentVersion, bod
 		return b.tx.save(ctx, "tenant_agent_put", []any{tenant, v.Name, v.Version})
 	})
 	if err == nil && tooMany {
-		return tree.ErrTooLarge.With("a tenant may put %d agents", MaxTenantAgents)
+		return tree.ErrTooLarge.With("a tenant may store at most %d agents", MaxTenantAgents)
 	}
 	return err
 }

@@ -203,7 +203,7 @@ func publicError(err error) error {
 	case errors.Is(err, ErrUnavailable) && errors.As(err, &known):
 		return known
 	}
-	return ErrUnavailable.With("the database did not take the transaction")
+	return ErrUnavailable.With("the database did not accept the transaction")
 }
 
 // errDefect says that a decision panicked. A retry would not help.

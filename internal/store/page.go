@@ -64,7 +64,7 @@ func (l list) after(token string, id []byte) (time.Time, error) {
 	data, err := base64.RawURLEncoding.DecodeString(token)
 	marked := len(id) + 8
 	if err != nil || len(data) != marked && (len(data) != marked+len(l) || list(data[marked:]) != l) {
-		return time.Time{}, tree.ErrBadInput.With("the page token is not one of this list")
+		return time.Time{}, tree.ErrBadInput.With("the page token does not belong to this list")
 	}
 	copy(id, data)
 	return time.UnixMicro(int64(binary.BigEndian.Uint64(data[len(id):]))), nil

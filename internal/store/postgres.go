@@ -68,8 +68,8 @@ var readSettings = map[string]string{
 
 var (
 	errUnreachable    = ErrUnavailable.With("the database could not be reached")
-	errUnanswered     = ErrUnavailable.With("the database was lost before its answer came")
-	errOutcomeUnknown = ErrUnavailable.With("the database was lost while it committed; whether it did is unknown")
+	errUnanswered     = ErrUnavailable.With("the connection to the database was lost before it responded")
+	errOutcomeUnknown = ErrUnavailable.With("the connection to the database was lost during a commit; whether the commit took effect is unknown")
 )
 
 // unreachable is errUnreachable with its cause as text only. A timeout of ours must not look like
@@ -83,7 +83,7 @@ const unreachableLogInterval = 10 * time.Second
 func (db *postgres) logUnreachable(ctx context.Context, err error) {
 	now, last := time.Now().UnixNano(), db.loggedUnreachable.Load()
 	if (last == 0 || now-last >= int64(unreachableLogInterval)) && db.loggedUnreachable.CompareAndSwap(last, now) {
-		db.log.WarnContext(ctx, "the database is out of reach", "error", err)
+		db.log.WarnContext(ctx, "the database cannot be reached", "error", err)
 	}
 }
 
@@ -120,7 +120,7 @@ func openPostgres(ctx context.Context, url string, log *slog.Logger) (*postgres,
 	config.AfterConnect = prepareConnection
 	config.ShouldPing = neverPing
 	if err := migratePostgres(ctx, config.ConnConfig, log); err != nil {
-		return nil, explainRefusal(config.ConnConfig, fmt.Errorf("bringing it up to date: %w", err))
+		return nil, explainRefusal(config.ConnConfig, fmt.Errorf("migrating its schema: %w", err))
 	}
 	db := &postgres{config: config.ConnConfig.Copy(), log: log}
 	db.coalescer.db = db
@@ -153,7 +153,7 @@ func explainRefusal(config *pgx.ConnConfig, err error) error {
 	case code == codeNoDatabase:
 		return fmt.Errorf("%w: there is no such database; make it with: createdb --owner %s %s: %w", ErrRefused, config.User, config.Database, err)
 	case code == codeNoPrivilege:
-		return fmt.Errorf("%w: user %s may not make its tables there; it has to own the database, and the tables if there are some: ALTER DATABASE %s OWNER TO %s: %w",
+		return fmt.Errorf("%w: user %s may not create tables there; it must own the database and any tables in it: ALTER DATABASE %s OWNER TO %s: %w",
 			ErrRefused, config.User, quoted(config.Database), quoted(config.User), err)
 	case strings.HasPrefix(code, classUnauthorized):
 		return fmt.Errorf("%w: user %s may not connect; look at the user and the password in the URL, and at the server's pg_hba.conf: %w", ErrRefused, config.User, err)
@@ -194,7 +194,7 @@ func migratePostgres(ctx context.Context, config *pgx.ConnConfig, log *slog.Logg
 	if err == nil {
 		var there, known int64
 		if there, known, err = provider.GetVersions(ctx); err == nil && there > known {
-			log.WarnContext(ctx, "a later release has brought the database up to date", "schema", there, "known", known)
+			log.WarnContext(ctx, "a later release has migrated the schema of the database", "schema", there, "known", known)
 		}
 	}
 	return errors.Join(err, db.Close())

@@ -11,7 +11,7 @@ import (
 
 // errNoAnswer says that the server did not answer in time. The operating system would report that
 // of a connection a quarter of an hour later, or never.
-var errNoAnswer = errors.New("no answer has come in time")
+var errNoAnswer = errors.New("the database did not respond in time")
 
 // roundTrip sends a batch on a pooled connection. The timeout applies to getting the connection,
 // and again to the server's answer. A transientError says that the connection was lost, or that

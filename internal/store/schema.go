@@ -31,7 +31,7 @@ func migrate(ctx context.Context, db *sql.DB) error {
 	switch {
 	case err != nil:
 	case there > known:
-		return fmt.Errorf("a later release has done so: its schema is %d, and this release knows %d", there, known)
+		return fmt.Errorf("a later release has already migrated it: its schema version is %d, and this release supports up to %d", there, known)
 	case there == 0:
 		err = makeSchema(ctx, db, provider.ListSources())
 	default:

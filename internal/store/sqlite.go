@@ -76,7 +76,7 @@ func openLocked(ctx context.Context, file string) (*sqlite, error) {
 // open brings the schema up to date and prepares the statements.
 func (db *sqlite) open(ctx context.Context, writes *sql.DB) error {
 	if err := migrate(ctx, writes); err != nil {
-		return fmt.Errorf("bringing it up to date: %w", err)
+		return fmt.Errorf("migrating its schema: %w", err)
 	}
 	var err error
 	if db.conn, err = writes.Conn(ctx); err != nil {

@@ -94,7 +94,7 @@ func TestALaterSchemaIsSaid(t *testing.T) {
 		end(t, db)
 		return said.String()
 	}
-	const warning = `level=WARN msg="a later release has brought the database up to date"`
+	const warning = `level=WARN msg="a later release has migrated the schema of the database"`
 	if said := opened(); strings.Contains(said, warning) {
 		t.Errorf("of its own schema it said %s", said)
 	}

@@ -52,7 +52,7 @@ func (o *spanBuffer) OnEnd(s sdktrace.ReadOnlySpan) {
 	defer o.mu.Unlock()
 	if now := time.Now(); o.reportedAt.IsZero() || now.Sub(o.reportedAt) >= reportEvery {
 		o.reportedAt = now
-		o.report(fmt.Errorf("spans are dropped, as %d wait to be sent; %d so far", o.size, lost))
+		o.report(fmt.Errorf("spans are dropped because %d are waiting to be sent; %d dropped so far", o.size, lost))
 	}
 }
 

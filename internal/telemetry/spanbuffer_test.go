@@ -76,7 +76,7 @@ func TestLostSpans(t *testing.T) {
 		if err := provider.Shutdown(t.Context()); err != nil {
 			t.Error(err)
 		}
-		if exporter.sent != 2*room || !strings.Contains(told[1], "5 so far") {
+		if exporter.sent != 2*room || !strings.Contains(told[1], "5 dropped so far") {
 			t.Errorf("%d were sent, and told was %q", exporter.sent, told)
 		}
 	})

@@ -92,13 +92,13 @@ func (c Ask) decide(d *decision) (Answer, error) {
 	case err != nil:
 		return nil, err
 	case call.State == CallStarted:
-		return nil, ErrBadInput.With("block %d has begun to run", c.Block)
+		return nil, ErrBadInput.With("the call in block %d has already started", c.Block)
 	case len(c.Rules) == 0:
-		return nil, ErrBadInput.With("no rule asks")
+		return nil, ErrBadInput.With("the request names no rule that asks")
 	}
 	for _, r := range c.Rules {
 		if len(r) > maxRuleText {
-			return nil, ErrTooLarge.With("a rule has %d bytes, the bound is %d", len(r), maxRuleText)
+			return nil, ErrTooLarge.With("a rule has %d bytes, the limit is %d", len(r), maxRuleText)
 		}
 	}
 	d.recordRequest(t, c.From)
@@ -199,9 +199,9 @@ func (c DecideApproval) decide(d *decision) (Answer, error) {
 	case a == nil:
 		return nil, ErrNoApproval.With("%s", c.ID)
 	case c.ForSession && !c.Allow:
-		return nil, ErrBadInput.With("only what is allowed can be for the session")
+		return nil, ErrBadInput.With("scope APPROVAL_SCOPE_SESSION requires DECISION_ALLOW")
 	case len(c.Message) > maxDetail:
-		return nil, ErrTooLarge.With("the message has %d bytes, the bound is %d", len(c.Message), maxDetail)
+		return nil, ErrTooLarge.With("the message has %d bytes, the limit is %d", len(c.Message), maxDetail)
 	case a.State != ApprovalOpen && c.isSameDecision(a):
 		return Decided{Approval: *a}, nil
 	case a.State != ApprovalOpen:
@@ -245,7 +245,7 @@ func (a *Approval) Outcome() string {
 	case a.State == ApprovalExpired:
 		return "expired"
 	case a.State == ApprovalWithdrawn:
-		return "was withdrawn, since its run ended"
+		return "was withdrawn because its run ended"
 	}
 	return "is open"
 }

@@ -78,7 +78,7 @@ func (d *decision) inOrder(f From) (*Task, error) {
 	case t.Attach != f.Attach:
 		return nil, ErrStale.With("the attempt has moved to another stream")
 	case f.Seq != t.LastSeq+1:
-		return nil, ErrOutOfOrder.With("request %d after %d", f.Seq, t.LastSeq)
+		return nil, ErrOutOfOrder.With("got request %d, the last one accepted was %d", f.Seq, t.LastSeq)
 	}
 	return t, nil
 }
@@ -87,7 +87,7 @@ func (d *decision) inOrder(f From) (*Task, error) {
 func (d *decision) shellAttempt(f From) (*Task, error) {
 	t, err := d.inOrder(f)
 	if err == nil && !t.isShell() {
-		return nil, ErrBadInput.With("the task is no command")
+		return nil, ErrBadInput.With("the task is not a command")
 	}
 	return t, err
 }
@@ -96,7 +96,7 @@ func (d *decision) shellAttempt(f From) (*Task, error) {
 func (d *decision) currentAttempt(id TaskID, token Token) (*Task, error) {
 	t, err := d.task(id)
 	if err == nil && (t.State != StateRunning || t.Token() != token) {
-		err = ErrStale.With("epoch %d, the task is at %d", token.Epoch, t.Epoch)
+		err = ErrStale.With("epoch %d, the task has epoch %d", token.Epoch, t.Epoch)
 	}
 	return t, err
 }
@@ -116,12 +116,12 @@ func (c Claim) decide(d *decision) (Answer, error) {
 	case err != nil:
 		return nil, err
 	case t.isShell():
-		return nil, ErrNotReady.With("it is a command, which nobody is offered")
+		return nil, ErrNotReady.With("the task is a command, which workers cannot claim")
 	case t.State == StateRunning && t.Token() == c.Token && t.LastSeq == 0:
 		d.attach(t)
 		return d.claimed(t), nil
 	case t.State != StatePending || t.Epoch != c.Token.Epoch:
-		return nil, ErrNotReady.With("epoch %d, the task is at %d", c.Token.Epoch, t.Epoch)
+		return nil, ErrNotReady.With("epoch %d, the task has epoch %d", c.Token.Epoch, t.Epoch)
 	case s.Running >= s.Cap():
 		return nil, ErrCapped.With("%d", s.Cap())
 	}
@@ -173,7 +173,7 @@ func (c Repeat) decide(d *decision) (Answer, error) {
 	case t.Attach != c.From.Attach:
 		return nil, ErrStale.With("the attempt has moved to another stream")
 	case c.From.Seq > t.LastSeq:
-		return nil, ErrOutOfOrder.With("request %d was not taken, the last was %d", c.From.Seq, t.LastSeq)
+		return nil, ErrOutOfOrder.With("request %d was never accepted, the last one accepted was %d", c.From.Seq, t.LastSeq)
 	}
 	var again Stored
 	if c.Answered {

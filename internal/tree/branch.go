@@ -142,7 +142,7 @@ func (c CreateBranch) base(from *Task) (Base, MessageID, error) {
 	}
 	if c.Apart {
 		if c.Again {
-			return Base{}, MessageID{}, ErrBadInput.With("a branch without context has nothing to answer")
+			return Base{}, MessageID{}, ErrBadInput.With("a branch without context has no message to answer again")
 		}
 		return Base{Kind: BaseApart, Task: from.ID, Message: at.Ordinal}, MessageID{}, nil
 	}
@@ -151,7 +151,7 @@ func (c CreateBranch) base(from *Task) (Base, MessageID, error) {
 		base.Message, head = at.Ordinal-1, at.Parent
 	}
 	if base.Message == 0 && c.Again {
-		return Base{}, MessageID{}, ErrBadInput.With("there is nothing before message %d to answer", at.Ordinal)
+		return Base{}, MessageID{}, ErrBadInput.With("there is no message before message %d that could be answered again", at.Ordinal)
 	}
 	return base, head, nil
 }
@@ -182,7 +182,7 @@ func (d *decision) mayBranch(c CreateBranch) error {
 	case c.Agent == nil:
 		return ErrNoAgent
 	case c.Again && len(c.Message) > 0:
-		return ErrBadInput.With("an answer given again takes no message")
+		return ErrBadInput.With("a branch that answers a message again takes no new message")
 	case d.session().Total+1 > limits.Total:
 		return ErrTooMany.With("%d tasks of one session", limits.Total)
 	}

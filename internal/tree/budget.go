@@ -36,7 +36,7 @@ func within(n, most int64) int64 {
 // Check refuses a negative budget.
 func (b Budget) Check() error {
 	if min(b.Tokens, b.Cost, b.ModelCalls) < 0 {
-		return ErrBadInput.With("a budget is negative")
+		return ErrBadInput.With("a budget must not be negative")
 	}
 	return nil
 }

@@ -43,7 +43,7 @@ func (c Cancel) decide(d *decision) (Answer, error) {
 	}
 	switch {
 	case c.Run < 0 || c.Run > t.Run:
-		return nil, ErrBadInput.With("run is %d, and the task is at run %d", c.Run, t.Run)
+		return nil, ErrBadInput.With("run is %d, but the last run of the task is %d", c.Run, t.Run)
 	case c.Run > 0 && c.Run < t.Run:
 		return Cancelled{Task: t.ID}, nil
 	}

@@ -108,15 +108,15 @@ func (e *examination) tree() {
 			live[t.Caller]++
 		}
 		if t.ID == e.rows.Session.Root {
-			e.must(t.Parent.IsZero() && t.Depth == 0, t.ID, "a tree has one root", "the root hangs off %s", t.Parent)
+			e.must(t.Parent.IsZero() && t.Depth == 0, t.ID, "a tree has one root", "the root has the parent %s", t.Parent)
 			continue
 		}
 		if t.Branch == BranchHuman {
-			e.must(t.Parent.IsZero() && t.Depth == 0, t.ID, "a branch hangs off nobody", "it hangs off %s, depth %d", t.Parent, t.Depth)
+			e.must(t.Parent.IsZero() && t.Depth == 0, t.ID, "a branch has no parent", "its parent is %s, its depth %d", t.Parent, t.Depth)
 			continue
 		}
 		parent := e.tasks[t.Parent]
-		e.must(parent != nil && t.Depth == parent.Depth+1, t.ID, "a task hangs off its parent", "parent %s, depth %d", t.Parent, t.Depth)
+		e.must(parent != nil && t.Depth == parent.Depth+1, t.ID, "a task is one level below its parent", "parent %s, depth %d", t.Parent, t.Depth)
 		e.must(t.isShell() || t.Depth <= e.rows.Session.Limits.Depth, t.ID, "caps hold", "depth %d", t.Depth)
 	}
 	for i := range e.rows.Tasks {
@@ -133,30 +133,30 @@ func (e *examination) shells() {
 	for i := range e.rows.Tasks {
 		t := &e.rows.Tasks[i]
 		e.must(t.Release == 0 || t.State == StateRunning && t.Release == t.OpenMessage, t.ID,
-			"commands of a running message go to the background", "message %d, the run is %s at message %d", t.Release, t.State, t.OpenMessage)
+			"only commands of the message that is running are moved to the background", "message %d, the run is %s at message %d", t.Release, t.State, t.OpenMessage)
 		if !t.isShell() {
-			e.must(t.Output == "", t.ID, "only commands print", "%d bytes", len(t.Output))
+			e.must(t.Output == "", t.ID, "only commands have printed output", "%d bytes", len(t.Output))
 			continue
 		}
 		e.must(t.Run == 1 && t.Epoch == 1 && (t.State == StateRunning || t.State.Terminal()), t.ID,
 			"a command runs once", "run %d, epoch %d, %s", t.Run, t.Epoch, t.State)
 		e.must(t.Children == 0 && t.Inbox == 0 && t.OpenCalls == 0 && t.Background, t.ID,
-			"a command has nothing below it, and nobody waits for it", "%d children, inbox %d, background: %t", t.Children, t.Inbox, t.Background)
-		e.must(t.State.Terminal() == (t.Answer > 0), t.ID, "what a command has printed is its answer", "it is %s, the answer is message %d", t.State, t.Answer)
+			"a command has no children, inbox or calls, and runs in the background", "%d children, inbox %d, background: %t", t.Children, t.Inbox, t.Background)
+		e.must(t.State.Terminal() == (t.Answer > 0), t.ID, "a command has an answer once it has ended", "it is %s, the answer is message %d", t.State, t.Answer)
 	}
 }
 
 // base: the message that a conversation continues from exists, and is older than the conversation.
 func (e *examination) base(t *Task) {
 	b := t.Base
-	e.must(b.Kind != BaseNone || b == Base{}, t.ID, "a conversation goes on from messages that are there", "it has none, and a base %+v", b)
+	e.must(b.Kind != BaseNone || b == Base{}, t.ID, "a conversation continues from messages that exist", "it has none, and a base %+v", b)
 	e.must((b.Kind == BaseApart || b.Kind == BaseBranch) == (t.Branch == BranchHuman), t.ID,
-		"a branch goes on from a message", "branch %d, base %+v", t.Branch, b)
+		"a branch continues from a message", "branch %d, base %+v", t.Branch, b)
 	if b.Kind != BaseNone {
 		base := e.tasks[b.Task]
 		e.must(base != nil && b.Message >= 0 && b.Message < base.NextOrdinal, t.ID,
-			"a conversation goes on from messages that are there", "message %d of %s", b.Message, b.Task)
-		e.must(t.NextOrdinal >= b.First(), t.ID, "a conversation goes on from messages that are there", "at message %d, its first is %d", t.NextOrdinal, b.First())
+			"a conversation continues from messages that exist", "message %d of %s", b.Message, b.Task)
+		e.must(t.NextOrdinal >= b.First(), t.ID, "a conversation continues from messages that exist", "at message %d, its first is %d", t.NextOrdinal, b.First())
 	}
 	e.must(t.Compacted < t.NextOrdinal, t.ID, "a summary is a message", "message %d of %d", t.Compacted, t.NextOrdinal-1)
 	current := e.rows.Session.CurrentTask()
@@ -176,10 +176,10 @@ func (e *examination) delivery() {
 		t := &e.rows.Tasks[i]
 		epoch, offered := ready[t.ID]
 		e.must(offered == (t.State == StatePending), t.ID, "a run is offered while it is pending", "it is %s, offered: %t", t.State, offered)
-		e.must(!offered || epoch == t.Epoch, t.ID, "a run is offered under its epoch", "%d, it is at %d", epoch, t.Epoch)
+		e.must(!offered || epoch == t.Epoch, t.ID, "a run is offered with its current epoch", "%d, it is at %d", epoch, t.Epoch)
 		epoch, running := held[t.ID]
 		e.must(running == (t.State == StateRunning), t.ID, "a run has an attempt while it is running", "it is %s, attempt: %t", t.State, running)
-		e.must(!running || epoch == t.Epoch, t.ID, "an attempt is of the run's epoch", "%d, it is at %d", epoch, t.Epoch)
+		e.must(!running || epoch == t.Epoch, t.ID, "an attempt has the epoch of its run", "%d, it is at %d", epoch, t.Epoch)
 	}
 }
 
@@ -193,9 +193,9 @@ func (e *examination) calls() {
 			continue
 		}
 		child := e.tasks[c.Child.Task]
-		e.must(c.Join <= JoinMax, c.Task, "a call joins by a known policy", "call %v joins by %d", c.Ref, c.Join)
+		e.must(c.Join <= JoinMax, c.Task, "a call has a known join policy", "call %v joins by %d", c.Ref, c.Join)
 		e.must(child != nil && child.State.Active() && child.Run == c.Child.Run, c.Task,
-			"a waiting call waits for a run under way", "call %v waits for run %d of %s", c.Ref, c.Child.Run, c.Child.Task)
+			"a waiting call waits for a run that has not ended", "call %v waits for run %d of %s", c.Ref, c.Child.Run, c.Child.Task)
 	}
 	for i := range e.rows.Inbox {
 		inbox[e.rows.Inbox[i].Task]++
@@ -216,14 +216,14 @@ func (e *examination) calls() {
 func (e *examination) hooks() {
 	for i := range e.rows.Tasks {
 		t := &e.rows.Tasks[i]
-		e.must(t.StopHooked >= 0 && t.StopHooked <= MaxStopHooks, t.ID, "hooks put a stop off a bounded number of times",
-			"%d times, the bound is %d", t.StopHooked, MaxStopHooks)
-		e.must(t.Depth > 0 || !t.StartHooked && t.StopHooked == 0, t.ID, "hooks hang on sub-agents", "the root has run some")
+		e.must(t.StopHooked >= 0 && t.StopHooked <= MaxStopHooks, t.ID, "hooks block a stop a limited number of times",
+			"%d times, the limit is %d", t.StopHooked, MaxStopHooks)
+		e.must(t.Depth > 0 || !t.StartHooked && t.StopHooked == 0, t.ID, "only sub-agents have hooks", "the root has run hooks")
 	}
 	for _, c := range e.rows.Callbacks {
 		t := e.tasks[c.Task]
 		e.must(t != nil && (c.Run < t.Run || c.Run == t.Run && t.State.Terminal()), c.Task,
-			"a callback is of a run that has ended", "run %d", c.Run)
+			"a callback belongs to a run that has ended", "run %d", c.Run)
 	}
 }
 
@@ -239,7 +239,7 @@ func (e *examination) events() {
 		run := ChildRun{ev.Task, ev.Run}
 		l := lives[run]
 		if ev.Run > 0 {
-			e.must(l.started != ev.Started, ev.Task, "a run starts once, before all else", "event %d of run %d", ev.Seq, ev.Run)
+			e.must(l.started != ev.Started, ev.Task, "a run has one start, which is its first event", "event %d of run %d", ev.Seq, ev.Run)
 			e.must(!l.ended, ev.Task, "a run's result is its last event", "event %d of run %d", ev.Seq, ev.Run)
 		}
 		lives[run] = life{l.started || ev.Started, l.ended || ev.Result}

@@ -23,7 +23,7 @@ func (e *examination) approvals() {
 		delete(open, c.Approval)
 	}
 	for id, a := range open {
-		e.must(false, a.Task, rule, "approval %s is of no call", id)
+		e.must(false, a.Task, rule, "approval %s belongs to no call", id)
 	}
 	total := 0
 	for i := range e.rows.Tasks {

@@ -192,7 +192,7 @@ func (c Redeliver) decide(d *decision) (Answer, error) {
 	case err != nil:
 		return nil, err
 	case t.State != StateRunning || t.Epoch != c.Epoch:
-		return nil, ErrStale.With("epoch %d, the task is at %d", c.Epoch, t.Epoch)
+		return nil, ErrStale.With("epoch %d, the task has epoch %d", c.Epoch, t.Epoch)
 	case c.Attach != 0 && c.Attach != t.Attach:
 		return nil, ErrStale.With("the attempt has moved to another stream")
 	}

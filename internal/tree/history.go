@@ -12,10 +12,10 @@ const MaxHistory = 20_000
 // and the results of calls are in the tool message after them.
 func (l Limits) checkHistory(history []Message) error {
 	if len(history) > MaxHistory {
-		return ErrTooLarge.With("a history has %d messages, the bound is %d", len(history), MaxHistory)
+		return ErrTooLarge.With("the history has %d messages, the limit is %d", len(history), MaxHistory)
 	}
 	if len(history) > 0 && history[0].Role != RoleUser {
-		return ErrBadInput.With("a history begins with a user message")
+		return ErrBadInput.With("the first message of the history must be a user message")
 	}
 	for i := range history {
 		m := &history[i]
@@ -31,15 +31,15 @@ func (l Limits) checkHistory(history []Message) error {
 		case err != nil:
 			return ErrBadInput.With("message %d of the history: %v", i+1, err)
 		case (m.Role == RoleTool) != (len(results) > 0):
-			return ErrBadInput.With("message %d of the history: results belong after calls, in a message of their own", i+1)
+			return ErrBadInput.With("message %d of the history: tool results must directly follow the calls, in a separate tool message", i+1)
 		case m.Role != RoleAssistant && m.MakesCalls():
-			return ErrBadInput.With("message %d of the history: only an assistant calls tools", i+1)
+			return ErrBadInput.With("message %d of the history: only assistant messages may call tools", i+1)
 		case m.UpTo != 0 && (m.Role != RoleUser || m.UpTo < 1 || m.UpTo > i):
 			return ErrBadInput.With("message %d of the history sums up message %d", i+1, m.UpTo)
 		}
 	}
 	if n := len(history); n > 0 && history[n-1].MakesCalls() {
-		return ErrCallsOpen.With("by the last message of the history")
+		return ErrCallsOpen.With("the last message of the history calls tools and has no results")
 	}
 	return nil
 }
@@ -68,12 +68,12 @@ func (m *Message) resultsOf(asked *Message) ([]ToolResult, error) {
 			continue
 		}
 		if n >= len(results) || results[n].Block != i {
-			return nil, ErrNoCall.With("block %d of the message before has no result at its place", i)
+			return nil, ErrNoCall.With("block %d of the previous message calls a tool, and its result is missing or in the wrong position", i)
 		}
 		n++
 	}
 	if n != len(results) || n > 0 && len(m.Blocks) != n {
-		return nil, ErrNoCall.With("%d blocks for %d calls", len(m.Blocks), n)
+		return nil, ErrNoCall.With("got %d blocks as the results of %d calls", len(m.Blocks), n)
 	}
 	return results, nil
 }

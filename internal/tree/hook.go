@@ -170,20 +170,20 @@ func (c StopHooks) decide(d *decision) (Answer, error) {
 func (d *decision) checkHookRuns(t *Task, event HookEvent, ran []HookRun) error {
 	switch {
 	case t.Depth == 0:
-		return ErrBadInput.With("hooks hang on sub-agents, and the task is the root")
+		return ErrBadInput.With("only sub-agents have hooks, and the task is the root")
 	case len(ran) > MaxHooks:
 		return ErrTooLarge.With("%d hooks, the bound is %d", len(ran), MaxHooks)
 	}
 	for i, r := range ran {
 		switch {
 		case r.Event != event:
-			return ErrBadInput.With("hook %d hangs on %s", i, r.Event)
+			return ErrBadInput.With("hook %d is for the event %s", i, r.Event)
 		case r.Outcome == HookOutcomeUnspecified || r.Outcome > HookForbidden || r.Outcome == HookOverruled:
 			return ErrBadInput.With("hook %d has the outcome %d", i, r.Outcome)
 		case r.Outcome == HookBlocked && event != SubagentStop:
-			return ErrBadInput.With("hook %d blocks a start", i)
+			return ErrBadInput.With("hook %d blocks the start of a run, and only a stop can be blocked", i)
 		case r.Millis < 0:
-			return ErrBadInput.With("hook %d took less than no time", i)
+			return ErrBadInput.With("hook %d has a negative duration", i)
 		}
 		if err := checkName("a hook's name", r.Name); err != nil {
 			return err

@@ -32,7 +32,7 @@ func ParseID[Of any](s string) (ID[Of], error) {
 		return ID[Of]{}, fmt.Errorf("%q is not a UUID", s)
 	}
 	if u == uuid.Nil {
-		return ID[Of]{}, errors.New("the nil UUID names nothing")
+		return ID[Of]{}, errors.New("the nil UUID is not a valid id")
 	}
 	return ID[Of](u), nil
 }

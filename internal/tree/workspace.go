@@ -16,7 +16,7 @@ func CheckWorkspace(name string) error {
 		return nil
 	}
 	if len(name) > maxWorkspace {
-		return ErrTooLarge.With("the name of the workspace has %d bytes, at most %d", len(name), maxWorkspace)
+		return ErrTooLarge.With("the name of the workspace has %d bytes, the limit is %d", len(name), maxWorkspace)
 	}
 	for i, r := range name {
 		letter := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
@@ -25,7 +25,7 @@ func CheckWorkspace(name string) error {
 		}
 	}
 	if len(name) == len(uuid.Nil.String()) && uuid.Validate(name) == nil {
-		return ErrBadInput.With("the workspace %q: a session's id names its own directory, and no other session has it", name)
+		return ErrBadInput.With("the workspace %q: a name that looks like a session id is reserved for the directory of that session", name)
 	}
 	return nil
 }

@@ -68,7 +68,7 @@ func DecisionFrom(req *pb.DecideApprovalRequest) (tree.SessionID, tree.DecideApp
 		return session, cmd, tree.ErrBadInput.With("decision: expected DECISION_ALLOW or DECISION_DENY, got %s", req.GetDecision())
 	}
 	if _, known := pb.ApprovalScope_name[int32(req.GetScope())]; !known {
-		return session, cmd, tree.ErrBadInput.With("scope: %d is not one", req.GetScope())
+		return session, cmd, tree.ErrBadInput.With("scope: %d is not a known value", req.GetScope())
 	}
 	return session, cmd, nil
 }
@@ -83,7 +83,7 @@ func ApprovalsFrom(p *pb.Permissions) (policy.Approvals, error) {
 	case pb.SubagentApprovals_SUBAGENT_APPROVALS_ESCALATE:
 		return policy.ApprovalsEscalate, nil
 	}
-	return policy.ApprovalsUnspecified, tree.ErrBadInput.With("permissions: approvals: %d is not one", p.GetApprovals())
+	return policy.ApprovalsUnspecified, tree.ErrBadInput.With("permissions: approvals: %d is not a known value", p.GetApprovals())
 }
 
 // maxRules bounds the rules of a session.
@@ -93,10 +93,10 @@ const maxRules = 100
 func LayerFrom(p *pb.Permissions) (policy.Layer, error) {
 	layer := policy.Layer{Mode: policy.Mode(p.GetMode())}
 	if _, known := pb.PermissionMode_name[int32(p.GetMode())]; !known {
-		return layer, tree.ErrBadInput.With("permissions: %d is not a mode", p.GetMode())
+		return layer, tree.ErrBadInput.With("permissions: mode: %d is not a known value", p.GetMode())
 	}
 	if n := len(p.GetAllow()) + len(p.GetAsk()) + len(p.GetDeny()); n > maxRules {
-		return layer, tree.ErrTooLarge.With("permissions: %d rules, at most %d", n, maxRules)
+		return layer, tree.ErrTooLarge.With("permissions: there are %d rules, the limit is %d", n, maxRules)
 	}
 	for _, list := range []struct {
 		name  string

@@ -156,7 +156,7 @@ func BlocksFrom(blocks []*pb.Block) ([]tree.Block, error) {
 		case *pb.Block_Attachment:
 			out[i] = AttachmentFrom(k.Attachment)
 		default:
-			return nil, fmt.Errorf("block %d has no kind that is known here", i)
+			return nil, fmt.Errorf("block %d has an unknown kind", i)
 		}
 	}
 	return out, nil

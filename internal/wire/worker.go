@@ -91,7 +91,7 @@ func CommandFrom(req *pb.WorkRequest, from tree.From, agents AgentLookup) (tree.
 	case *pb.WorkRequest_Compact:
 		return compactFrom(k.Compact, from)
 	}
-	return nil, fmt.Errorf("request %d has no kind that is known here", req.GetSeq())
+	return nil, fmt.Errorf("request %d has an unknown kind", req.GetSeq())
 }
 
 // ModelAnswer returns the model's answer in a request of an attempt, or nil if it has none.
@@ -176,7 +176,7 @@ func endFrom(e *pb.End, from tree.From) (tree.Command, error) {
 	case *pb.End_Failure:
 		return tree.End{From: from, Reason: tree.Reason(k.Failure.GetReason()), Detail: k.Failure.GetDetail(), Left: e.GetLeft()}, nil
 	}
-	return nil, fmt.Errorf("end: neither an answer nor a failure")
+	return nil, fmt.Errorf("end: expected an answer or a failure")
 }
 
 // denialFrom parses a denial by permissions, the only kind that a worker reports.

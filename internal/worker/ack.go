@@ -62,6 +62,6 @@ func (w *Worker) flushAcks(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), redisTimeout)
 	defer cancel()
 	if err := w.bus.Load().Done(ctx, w.Pool, ids...); err != nil {
-		w.Logger.WarnContext(ctx, "taking hints off the stream failed", "hints", len(ids), "error", err)
+		w.Logger.WarnContext(ctx, "acknowledging hints failed", "hints", len(ids), "error", err)
 	}
 }

@@ -41,7 +41,7 @@ func (c *conn) open(ctx context.Context, settled bool) *workStream {
 	s, err := openStream(ctx, c.client, aim, c.hello, c.now())
 	if err == nil && c.requiredFeature != "" && !s.features().Has(c.requiredFeature) {
 		s.cancel()
-		err = fmt.Errorf("replica %s does not know %q", s.welcome.GetReplicaId(), c.requiredFeature)
+		err = fmt.Errorf("replica %s does not support the feature %q", s.welcome.GetReplicaId(), c.requiredFeature)
 	}
 	if err != nil {
 		c.replicas.forget(aim) // so that others do not try it as well
@@ -51,7 +51,7 @@ func (c *conn) open(ctx context.Context, settled bool) *workStream {
 		return nil
 	}
 	if c.reachability.recordSuccess() {
-		c.log.InfoContext(ctx, "an orchestrator is reached again")
+		c.log.InfoContext(ctx, "connected to an orchestrator again")
 	}
 	if !settled && s.endpoint != "" {
 		s.maxAge = randomAge(firstMaxAge)
@@ -69,7 +69,7 @@ func (c *conn) open(ctx context.Context, settled bool) *workStream {
 func (c *conn) logUnreachable(ctx context.Context, err error) {
 	switch status.Code(err) {
 	case codes.Unauthenticated, codes.PermissionDenied:
-		c.log.WarnContext(ctx, "no orchestrator lets this worker in: its token is wrong, or no worker's", "error", err)
+		c.log.WarnContext(ctx, "no orchestrator accepts this worker: its token is not valid, or does not have the role worker", "error", err)
 	default:
 		c.log.WarnContext(ctx, "no orchestrator can be reached", "error", err)
 	}

@@ -8,7 +8,7 @@ import (
 // Drain makes the worker take no more runs. Run returns when the current runs have ended.
 func (w *Worker) Drain() {
 	w.drainOnce.Do(func() {
-		w.Logger.Info("draining: no run is taken any more", "busy", w.Busy())
+		w.Logger.Info("draining: the worker claims no more runs", "busy", w.Busy())
 		close(w.draining)
 	})
 }
@@ -33,7 +33,7 @@ func (w *Worker) waitDrained(ctx context.Context, slots *sync.WaitGroup) {
 	}()
 	select {
 	case <-done:
-		w.Logger.InfoContext(ctx, "drained: nothing is left to do")
+		w.Logger.InfoContext(ctx, "drained: all runs of the worker have ended")
 	case <-ctx.Done():
 	}
 }

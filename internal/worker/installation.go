@@ -65,7 +65,7 @@ func (w *Worker) joinInstallation(ctx context.Context, id string) error {
 		return fmt.Errorf("worker: %w", err)
 	}
 	if w.bus.Load() != nil {
-		w.Logger.WarnContext(ctx, "another installation is served than before; its runs are taken from now on", "installation", id)
+		w.Logger.WarnContext(ctx, "the orchestrator serves another installation than before; the worker claims the runs of the new one from now on", "installation", id)
 		w.leaveGroup(ctx)
 	}
 	w.bus.Store(bus)

@@ -55,7 +55,7 @@ func (r *request) Wait(ctx context.Context) (loop.Reply, error) {
 	case *pb.WorkResponse_Ended:
 		return loop.Reply{Ended: true}, nil
 	}
-	return loop.Reply{}, fmt.Errorf("a request was answered with %T", r.response.GetKind())
+	return loop.Reply{}, fmt.Errorf("unexpected answer %T to a request", r.response.GetKind())
 }
 
 func boundaryFrom(b *pb.Boundary) (*loop.Boundary, error) {

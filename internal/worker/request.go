@@ -40,13 +40,13 @@ func (r *request) waitAssignment(ctx context.Context, offered []tree.Message) (*
 	case *pb.WorkResponse_Assignment:
 		kept := int(k.Assignment.GetHeldMessages())
 		if kept < 0 || kept > len(offered) {
-			return nil, fmt.Errorf("the orchestrator left out %d messages, of which %d are held", kept, len(offered))
+			return nil, fmt.Errorf("the orchestrator omitted %d messages, but only %d are cached here", kept, len(offered))
 		}
 		return &assignment{k.Assignment, offered[:kept], r.transcriptParts}, nil
 	case *pb.WorkResponse_Refused:
 		return nil, &refusal{k.Refused.GetCause()}
 	}
-	return nil, fmt.Errorf("the claim was answered with %T", r.response.GetKind())
+	return nil, fmt.Errorf("unexpected answer %T to the claim", r.response.GetKind())
 }
 
 // describeHeld describes held messages to the orchestrator.

@@ -79,7 +79,7 @@ func (w *Worker) claimHint(workCtx context.Context, c *conn, hint dispatch.Hint,
 	var refused *refusal
 	switch {
 	case errors.As(err, &refused) && refused.cause == pb.RefusedCause_REFUSED_CAUSE_PROTOCOL:
-		log.ErrorContext(ctx, "the orchestrator does not speak the worker's protocol")
+		log.ErrorContext(ctx, "the orchestrator does not support the protocol version of this worker")
 		c.cancelStream()
 		return
 	case errors.As(err, &refused):
@@ -114,7 +114,7 @@ func (w *Worker) runGiven(workCtx, claimCtx context.Context, c *conn) bool {
 	a, journal, err := c.takeGivenRun(ctx, cancel)
 	switch {
 	case err != nil:
-		w.Logger.DebugContext(ctx, "a run that was given is not there any more", "error", err)
+		w.Logger.DebugContext(ctx, "a run that was handed to this slot is no longer available", "error", err)
 	case a != nil:
 		w.runAttempt(workCtx, ctx, c, a, journal)
 	}
@@ -182,7 +182,7 @@ func (w *Worker) failRun(ctx context.Context, log *slog.Logger, j *journal, why 
 	if ctx.Err() != nil {
 		return loop.Lost
 	}
-	log.ErrorContext(ctx, "the assignment can't be run", "error", why)
+	log.ErrorContext(ctx, "the assigned run cannot be started", "error", why)
 	detail := strings.ToValidUTF8(why.Error(), "\uFFFD")
 	j.End(loop.Ending{Reason: tree.ReasonRuntimeError, Detail: detail}).Wait(ctx) //nolint:errcheck // nothing can be done about a lost attempt
 	return loop.Ended

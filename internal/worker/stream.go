@@ -69,12 +69,12 @@ func openStream(opening context.Context, client pb.WorkerServiceClient, endpoint
 	}
 	switch {
 	case welcome == nil:
-		err = fmt.Errorf("the orchestrator did not start with a welcome, but with %T", first.GetKind())
+		err = fmt.Errorf("expected a welcome as the first message of the orchestrator, got %T", first.GetKind())
 	case s.protocol < max(wire.OldestProtocol, welcome.GetOldestProtocol()):
-		err = fmt.Errorf("no common protocol: replica %s speaks %d to %d, this worker %d to %d",
+		err = fmt.Errorf("no common protocol version: replica %s supports %d to %d, this worker supports %d to %d",
 			welcome.GetReplicaId(), welcome.GetOldestProtocol(), welcome.GetProtocol(), wire.OldestProtocol, wire.Protocol)
 	case welcome.GetWindow() < window:
-		err = fmt.Errorf("replica %s takes %d requests ahead, need %d", welcome.GetReplicaId(), welcome.GetWindow(), window)
+		err = fmt.Errorf("replica %s accepts %d unanswered requests, this worker needs %d", welcome.GetReplicaId(), welcome.GetWindow(), window)
 	default:
 		err = rpc.Send(&pb.WorkRequest{Kind: &pb.WorkRequest_Hello{Hello: hello}}) // older replicas ignore it
 	}

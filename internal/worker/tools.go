@@ -108,7 +108,7 @@ func (w *Worker) skillTool(ctx context.Context, place *workspace.Place, def *age
 		}
 		plugins, err := skill.Plugins(w.PluginsDir)
 		if err != nil {
-			w.Logger.WarnContext(ctx, "the skills of plugins can't be used", "error", err)
+			w.Logger.WarnContext(ctx, "reading the skills of plugins failed", "error", err)
 		}
 		places = append(places, plugins...)
 	}

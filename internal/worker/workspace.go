@@ -47,6 +47,6 @@ func removeUnchangedWorktree(ctx context.Context, log *slog.Logger, place *works
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 	defer cancel()
 	if err := place.RemoveIfUnchanged(ctx); err != nil {
-		log.WarnContext(ctx, "the worktree of a run that has ended stays", "error", err)
+		log.WarnContext(ctx, "removing the worktree of a run that has ended failed", "error", err)
 	}
 }

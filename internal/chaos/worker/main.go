@@ -22,12 +22,12 @@ import (
 )
 
 type options struct {
-	Orchestrators []string `required:"" help:"All orchestrators, as this worker reaches them."`
-	RedisURL      string   `required:"" help:"Redis, as this worker reaches it."`
-	Slots         int      `default:"16" help:"Runs to carry at once."`
+	Orchestrators []string `required:"" help:"Addresses of all orchestrators, as seen by this worker."`
+	RedisURL      string   `required:"" help:"Address of Redis, as seen by this worker."`
+	Slots         int      `default:"16" help:"Number of runs to carry at once."`
 	Workspace     string   `required:"" help:"Directory that the file tools work in."`
 	Scenario      string   `required:"" help:"Scenario file."`
-	Log           string   `required:"" help:"File to record in."`
+	Log           string   `required:"" help:"File to write the records to."`
 	Name          string   `required:"" help:"Name in the records."`
 }
 

@@ -50,7 +50,7 @@ func (m *Model) learn(ctx context.Context, name string, req *model.Request, answ
 	if all.chatOnly {
 		level = slog.LevelWarn // such a model reasons less, or not at all
 	}
-	m.config.Logger.Log(ctx, level, "a model has refused a request, and is asked otherwise for as long as the process lives",
+	m.config.Logger.Log(ctx, level, "a model has refused a request; this process changes its requests to the model from now on",
 		"model", name, "otherwise", all.descriptions(), "error", refusal, "session_id", req.Session, "task_id", req.Task)
 }
 

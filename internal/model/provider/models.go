@@ -233,7 +233,7 @@ func (m *Models) describe() string {
 	}
 	slices.Sort(others)
 	if len(others) > 0 {
-		which += ", and " + strings.Join(others, ", ") + " for models of theirs"
+		which += ", and " + strings.Join(others, ", ") + " for their models"
 	}
 	return which
 }

@@ -18,12 +18,12 @@ import (
 
 // Flags are the command-line options for models.
 type Flags struct {
-	Scenario string        `env:"COPPICE_SCENARIO" placeholder:"FILE" help:"Scenario that plays the model, instead of a provider."`
-	Model    string        `env:"COPPICE_MODEL" placeholder:"NAME" help:"Model for agents that name none, as in anthropic/claude-sonnet-5-5."`
-	Thinking string        `env:"COPPICE_THINKING" placeholder:"HOW" help:"How Anthropic's models reason before they answer: adaptive, or a number of tokens; by default as they do by themselves."`
-	OpenAI   string        `name:"openai-api" env:"COPPICE_OPENAI_API" enum:"responses,chat," default:"" placeholder:"NAME" help:"API to ask OpenAI's models over: responses or chat; by default responses at OpenAI itself, and chat at a server of OPENAI_BASE_URL."`
-	Effort   string        `name:"openai-effort" env:"COPPICE_OPENAI_EFFORT" enum:"none,minimal,low,medium,high,xhigh,max," default:"" placeholder:"HOW" help:"How much OpenAI's models reason: none, minimal, low, medium, high, xhigh or max; by default as they do by themselves."`
-	Patience time.Duration `env:"COPPICE_PATIENCE" default:"30m" help:"How long a model's failures are waited out before a run fails."`
+	Scenario string        `env:"COPPICE_SCENARIO" placeholder:"FILE" help:"Scenario that plays the model instead of a provider."`
+	Model    string        `env:"COPPICE_MODEL" placeholder:"NAME" help:"Model for agents that name none, for example anthropic/claude-sonnet-5-5."`
+	Thinking string        `env:"COPPICE_THINKING" placeholder:"HOW" help:"Reasoning of Anthropic's models: adaptive, or a number of tokens; default: the model's own."`
+	OpenAI   string        `name:"openai-api" env:"COPPICE_OPENAI_API" enum:"responses,chat," default:"" placeholder:"NAME" help:"API for OpenAI's models: responses or chat. Default: responses for OpenAI itself, chat for a server at OPENAI_BASE_URL."`
+	Effort   string        `name:"openai-effort" env:"COPPICE_OPENAI_EFFORT" enum:"none,minimal,low,medium,high,xhigh,max," default:"" placeholder:"HOW" help:"Reasoning effort of OpenAI's models: none, minimal, low, medium, high, xhigh or max; default: the model's own."`
+	Patience time.Duration `env:"COPPICE_PATIENCE" default:"30m" help:"How long failing model calls are retried before the run fails."`
 }
 
 // Choice is the chosen model.
@@ -58,7 +58,7 @@ func Choose(f Flags, getenv func(string) string, log *slog.Logger, observe retry
 	}
 	if len(m.backends) == 0 {
 		if f.Model != "" {
-			return Choice{}, errors.New("--model is given, but no provider: set ANTHROPIC_API_KEY, OPENAI_API_KEY or OPENAI_BASE_URL")
+			return Choice{}, errors.New("--model is set, but no provider is configured: set ANTHROPIC_API_KEY, OPENAI_API_KEY or OPENAI_BASE_URL")
 		}
 		return Scripted("")
 	}

@@ -211,7 +211,7 @@ func (g *Limiter) runScript(ctx context.Context, bucket, do string, args ...any)
 		g.redisDownUntil = time.Time{}
 	case ctx.Err() == nil:
 		if g.redisDownUntil.IsZero() {
-			g.log.WarnContext(ctx, "the rate limit is not shared: Redis failed", "error", err)
+			g.log.WarnContext(ctx, "Redis failed; rate limits are not shared between workers until it is back", "error", err)
 		}
 		g.redisDownUntil = time.Now().Add(redisPause)
 	}
