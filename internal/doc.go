@@ -1,120 +1,115 @@
-// Package internal is the tour of Coppice: read this first, then the files it
-// names, in its order: from the bottom up.
+// Package internal is a tour of Coppice. Read this first, then the files that it names, in
+// their order: from the bottom up.
 //
-// # What it is
+// # Overview
 //
-// A session is a conversation with a root agent. Agents spawn agents, and so a
-// session is a tree of tasks. An orchestrator keeps the trees in a database;
-// workers, which own nothing, carry tasks forward; Redis tells workers that
-// there is something to do. What an orchestrator has acknowledged survives the
-// loss of any process, and of all of Redis.
+// A session is a conversation with a root agent. Agents spawn agents, so a session is a tree
+// of tasks. An orchestrator keeps the trees in a database. Workers, which own nothing, execute
+// the tasks. Redis tells workers that there is work. Whatever an orchestrator has acknowledged
+// survives the loss of any process, and of all of Redis.
 //
-// The packages tree, store and orchestrator list their files in doc.go.
+// The packages tree, store and orchestrator list their files in their doc.go.
 //
 // # The core
 //
-// [github.com/coppice-run/coppice/internal/tree] holds the words (task.go,
-// message.go) and decides every command in one place (decide.go and the files
-// named after what commands are about). It is pure: a command gets a view of its
-// session, checks everything, then changes the view; what it changed is what has
-// to be written. All moves of a run's state are in transition.go.
+// [github.com/coppice-run/coppice/internal/tree] defines the terms (task.go, message.go) and
+// decides every command in one place (decide.go, and the files named after what commands are
+// about). It is pure. A command gets a view of its session, checks everything, and then changes
+// the view. The changes of the view are what has to be written. transition.go has every change
+// of a run's state.
 //
-// The idea to take along: a run moves from boundary to boundary. An assistant
-// message opens calls; whoever closes the last of them (a worker with a tool's
-// result, a child with its end, a timer) writes the tool message, takes in the
-// inbox, and wakes the run if it was parked, all in the same transaction. So
-// nobody has to poll, no wake can be lost, and a run can go on from its
+// The central idea: a run moves from boundary to boundary. An assistant message opens calls.
+// Whatever closes the last of them (a worker with a tool's result, the end of a child, a timer)
+// also writes the tool message, takes in the inbox and wakes the run if it was parked, all in
+// the same transaction. So nothing polls, no wake-up is lost, and a run can continue from its
 // transcript alone.
 //
-// internal/transcript says what a model sees of a conversation: messages are
-// stored once and referred to by forks and branches, a summary stands for what is
-// older than it, and no model ever sees a call without its result.
+// internal/transcript computes what a model sees of a conversation. Messages are stored once;
+// forks and branches refer to them, a summary replaces older messages, and no model ever sees a
+// call without its result.
 //
-// internal/policy, as pure, says what a run may do: an authority is a list of layers,
-// its own and those of all above it, and the strictest counts.
+// internal/policy, also pure, computes what a run may do. An authority is a list of layers: the
+// run's own and those of all tasks above it. The strictest layer decides.
 //
 // # The store
 //
-// internal/store/store.go is the way in; Update, in pending.go, is the only way to
-// write. Commands queue to a committer (commit.go), which makes one transaction of all
-// that have queued meanwhile, for many sessions, with one statement per table. A
-// command that is refused does not disturb the others.
+// internal/store/store.go is the entry point. Update, in pending.go, is the only way to write.
+// Commands queue to a committer (commit.go), which makes one transaction of all that have
+// queued, for many sessions, with one statement per table. A refused command does not affect
+// the others.
 //
 // # Dispatch
 //
-// internal/dispatch: a hint on a Redis stream says "session S, task T is ready
-// under epoch E". It may be lost or doubled, since only the claim, decided like
-// every command, gives a run to a worker. The orchestrator's announcer keeps the
-// stream short, so what runs next is decided late and in SQL. Where slots wait with the
-// orchestrator itself (internal/orchestrator/standby.go), the commit that makes a run ready
-// claims it for one of them (internal/store/standby.go), and there is no hint.
+// internal/dispatch: a hint on a Redis stream says that a task of a session is ready under an
+// epoch. Hints may be lost or duplicated, because only the claim, which is decided like every
+// command, gives a run to a worker. The orchestrator's announcer keeps the stream short, so the
+// order of runs is decided late and in SQL. If slots stand by at the orchestrator
+// (internal/orchestrator/standby.go), the commit that makes a run ready claims it for one of
+// them (internal/store/standby.go), and there is no hint.
 //
 // # The orchestrator
 //
-// internal/orchestrator/service.go and work.go: a replica's side of clients and
-// of workers. work.go serves the stream of a worker's slot; the stream is the
-// attempt's lease. When it breaks, internal/alive finds out whether its worker is
-// dead; worker_registry.go knows which worker each stream belongs to. hub.go notifies the
-// observers of a session: those that wait for a run (wait.go), and the tail, which reads the
-// log once for all its watchers here (tail.go, watch.go). Text that a model writes is shown
-// before it is stored: the hub shows it to watchers here, and relay.go sends it to the
-// replicas that have announced interest in it (interests.go).
-// internal/api puts it behind gRPC; internal/wire translates, and holds the one table
-// of error codes. internal/api/guard.go says who may call what, by the tokens of
-// internal/auth; a tenant comes from there alone.
+// internal/orchestrator/service.go and work.go are a replica's side towards clients and workers.
+// work.go serves the stream of a worker's slot; the stream is the attempt's lease. When it
+// breaks, internal/alive checks whether the worker is dead; worker_registry.go knows which worker
+// each stream belongs to.
+//
+// hub.go notifies the observers of a session: callers that wait for a run (wait.go), and the
+// tail, which reads the log once for all watchers on this replica (tail.go, watch.go). Text that
+// a model writes is shown before it is stored: the hub shows it to local watchers, and relay.go
+// sends it to the replicas that have announced interest in it (interests.go).
+//
+// internal/api puts the service behind gRPC. internal/wire translates between protobuf and Go,
+// and has the only table of status codes. internal/api/guard.go authorizes calls by the tokens
+// of internal/auth; the tenant of a call comes only from there.
 //
 // # The worker
 //
-// internal/worker/slot.go claims and prepares runs, over a connection (conn.go) of one stream
-// after another, each to the replica that knows the session best, if it has a choice
-// (internal/route); internal/loop/loop.go is the turn
-// machine: model, message, tools, results, model. A fresh run, a wake and a run
-// whose last worker was killed take the same path: look at the transcript, look
-// at the open calls, go on. internal/tool and internal/model hold the contracts
-// of the two things a loop uses; each tool is a file with its prose beside it.
-// Below internal/model, each provider's types stop in a package of their own;
-// retry makes failed requests again, ratelimit queues requests at a provider's rate limit, and
-// primer lets agents that start together share a provider's prompt cache.
-// internal/workspace gives a run the directory that its tools work in, and a
-// sub-agent that wants one a git worktree.
-// internal/agentdef reads the definitions of agents and the names of models, and
-// internal/orchestrator/agents.go says which of them count; internal/skill reads
-// the folders that the tool skill loads.
+// internal/worker/slot.go claims and prepares runs. It uses a connection (conn.go) of one stream
+// after another, each to the replica that knows the session best, if there is a choice
+// (internal/route). internal/loop/loop.go is the agent loop: model, message, tools, results,
+// model. A fresh run, a woken run and a run whose last worker was killed take the same path:
+// read the transcript, look at the open calls, continue.
 //
-// A command in the background is a task as well (internal/tree/shell.go). It runs in
-// the worker that has asked for it, beside the slots, over a stream of its own:
-// internal/worker/commands.go. internal/tool/bash.go and command.go begin it, and
-// internal/sandbox confines it.
+// internal/tool and internal/model define the two things that a loop uses. Each tool is a file
+// with its description for the model beside it. Below internal/model, each provider's types stay
+// in a package of their own; retry repeats failed requests, ratelimit queues requests at a
+// provider's rate limit, and primer lets agents that start together share a provider's prompt
+// cache. internal/workspace gives a run the directory that its tools work in, and a git worktree
+// to sub-agents that want one. internal/agentdef reads agent definitions and model names, and
+// internal/orchestrator/agents.go decides which of them apply. internal/skill reads the folders
+// of the tool skill.
 //
-// internal/mcp keeps connections to MCP servers for the whole worker and makes their
-// tools tools of agents; the set may change while the worker runs.
+// A background command is also a task (internal/tree/shell.go). It runs in the worker that
+// requested it, outside of the slots, over a stream of its own (internal/worker/commands.go).
+// internal/tool/bash.go and command.go start it, and internal/sandbox confines it.
 //
-// internal/hook runs what operators hang on the start and the stop of sub-agents;
-// what comes of it is a request of the attempt like others, so it is stored once.
-// internal/callback calls those who want to hear of the end of runs; a row that is
-// written with the end says that it is still to be done.
+// internal/mcp keeps connections to MCP servers for the whole worker and offers their tools to
+// agents; the set of tools can change while the worker runs.
+//
+// internal/hook runs the operator's hooks at the start and the stop of sub-agents. A hook's
+// outcome is reported by a request of the attempt like any other, so it is stored once.
+// internal/callback calls the URLs that are to be told of the end of runs; a row that is written
+// with the end says that the call is still to be made.
 //
 // # Secrets
 //
-// internal/redact/redact.go: what is known to be secret is taken out of text once,
-// where text comes in: in internal/loop/text.go, before a run remembers it, in
-// internal/api/clean.go, before anybody sees a request, and in all logs. The journal
-// of a worker looks at everything once more on its way out.
+// internal/redact/redact.go removes known secrets from text where the text comes in: in
+// internal/loop/text.go before a run remembers it, in internal/api/clean.go before a request is
+// handled, and in all logs. The journal of a worker checks everything again before it is sent.
 //
-// # Whole processes
+// # Processes
 //
-// internal/assembly wires the parts of a process and says in which order they
-// start and stop; internal/cli is what a person types. internal/chaos kills such
-// processes, and the connections between them, and holds what is stored against
-// what was acknowledged. internal/drill does that to one tree at one of its steps, for
-// who wants to see what becomes of a tree of theirs (internal/cli/drill.go).
+// internal/assembly wires the parts of a process and defines the order in which they start and
+// stop. internal/cli is the command line. internal/chaos kills processes and connections, and
+// compares what is stored with what was acknowledged. internal/drill does that to one tree, at
+// one of its steps, for users who want to test their own trees (internal/cli/drill.go).
 //
 // # Doubts
 //
-// The tool message of a boundary repeats nothing (it is assembled from the calls
-// when it is read), which keeps the database small, but a read joins three
-// tables. A child's result is rendered from its stored outcome on each read; a
-// change to that rendering would change what old transcripts look like to a
-// provider's prompt cache. Timers are found by a sweep each second, so a
-// task_output timeout may be late by that much.
+// The tool message of a boundary is not stored but assembled from the calls when it is read.
+// That keeps the database small, but a read joins three tables. A child's result is rendered from
+// its stored outcome on each read; a change to that rendering would change old transcripts in a
+// provider's prompt cache. A sweep finds due timers once per second, so a task_output timeout may
+// be late by that much.
 package internal
