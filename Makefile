@@ -28,20 +28,20 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: generate
-generate: ## make internal/gen from proto
+generate: ## generate internal/gen from proto
 	@$(BUF) generate
 
 .PHONY: drift
-drift: ## fail if internal/gen is not what proto says
+drift: ## fail if internal/gen does not match proto
 	@fresh=$$(mktemp -d) && trap 'rm -rf "$$fresh"' EXIT && $(BUF) generate -o "$$fresh" && \
 	{ diff -r internal/gen "$$fresh/internal/gen" || { echo "internal/gen is not what proto says: make generate"; exit 1; }; }
 
 .PHONY: breaking
-breaking: ## fail if proto breaks clients of the commit BASE (main)
+breaking: ## fail if proto is incompatible with the commit BASE (main)
 	@$(BUF) breaking --against '.git#ref=$(BASE)'
 
 .PHONY: lint
-lint: ## check style of the contract and of the code
+lint: ## lint the proto files and the code
 	@$(BUF) lint
 	@$(LINT) run $(PKGS) $(REPORT)
 	@$(LINT) run --build-tags chaos ./internal/chaos/...
@@ -67,7 +67,7 @@ test: ## run all tests with the race detector (needs redis-server and postgresql
 QUICK := agentdef excerpt loop policy store tool transcript tree wire
 
 .PHONY: quick
-quick: ## run the tests of the core, and of the store on SQLite alone, without the race detector
+quick: ## run the tests of the core, and of the store on SQLite only, without the race detector
 	@$(GO) test -short $(TESTFLAGS) ./internal $(QUICK:%=./internal/%)
 
 .PHONY: fuzz
@@ -79,7 +79,7 @@ fuzz: ## run every fuzz target for FUZZTIME (30s)
 	  done; done
 
 .PHONY: chaos
-chaos: ## break an installation in every way and hold it against the rules (3 minutes)
+chaos: ## inject faults of every kind into an installation and check its promises (3 minutes)
 	$(GO) test -tags chaos -run '^TestCampaign$$' -count=1 -v -timeout 10m ./internal/chaos
 
 .PHONY: chaos-long
@@ -87,11 +87,11 @@ chaos-long: ## the same with at least 10,000 faults and 100,000 tasks
 	COPPICE_CHAOS=long $(GO) test -tags chaos -run '^TestCampaign$$' -count=1 -v -timeout 60m ./internal/chaos
 
 .PHONY: validate
-validate: ## hold the manifests and the compose file against their types
+validate: ## validate the manifests and the compose file
 	@cd deploy/validate && $(GO) vet . && $(GO) test -count=1 .
 
 .PHONY: vet-bench
-vet-bench: ## go vet, and the tests, of the benchmarks' modules
+vet-bench: ## vet and test the modules of the benchmarks
 	@cd bench && $(GO) vet ./... && $(GO) test -count=1 ./figures ./harness ./own ./process ./systems/coppice
 	@cd bench/system && $(GO) vet ./... && $(GO) test -count=1 ./...
 	@cd bench/systems/temporal && $(GO) vet ./...
@@ -121,22 +121,22 @@ bin/jaeger: deploy/jaeger/go.mod
 
 JAEGER_TEST := $(GO) test -tags jaeger -run '^TestJaeger$$' -count=1
 .PHONY: test-jaeger
-test-jaeger: bin/jaeger ## hold a tree's trace in a real Jaeger against the tree (builds it first, 3 minutes of CPU)
+test-jaeger: bin/jaeger ## compare a tree's trace in a real Jaeger with the tree (builds Jaeger first, 3 minutes of CPU)
 	$(JAEGER_TEST) -v -timeout 15m ./internal/assembly
 
 # JAEGER_UI is a directory with the built pages of Jaeger, which its module lacks.
 .PHONY: jaeger
-jaeger: bin/jaeger build ## run a tree, and keep it in Jaeger to be looked at, until Ctrl-C
+jaeger: bin/jaeger build ## run a tree and show it in Jaeger until Ctrl-C
 	@cd internal/assembly && JAEGER_UI=$(abspath $(JAEGER_UI)) COPPICE_JAEGER=stay COPPICE_TRACE_PICTURE=$(CURDIR)/bin/trace.svg $(JAEGER_TEST) -timeout 0
 
 .PHONY: trace-picture
-trace-picture: bin/jaeger ## draw docs/trace.svg anew from a trace that Jaeger has
+trace-picture: bin/jaeger ## redraw docs/trace.svg from a trace in Jaeger
 	@COPPICE_TRACE_PICTURE=$(CURDIR)/docs/trace.svg $(JAEGER_TEST) -timeout 15m ./internal/assembly
 
 # More flags of the benchmark: make bench BENCHFLAGS='--systems coppice-pg,river --rounds 5'
 BENCHFLAGS ?=
 .PHONY: bench
-bench: ## measure Coppice beside its peers (builds Temporal first, 5 minutes of CPU; needs redis-server, postgresql, npm)
+bench: ## measure Coppice and its peers (builds Temporal first, 5 minutes of CPU; needs redis-server, postgresql, npm)
 	@mkdir -p bench/bin/coppice-bin && git describe --always --dirty --exclude '*' > bench/bin/coppice-commit
 	@CGO_ENABLED=0 $(GO) build $(PROGRAM) -o bench/bin/coppice-bin/ ./cmd/...
 	@cd bench && $(GO) build -o bin/ ./cmd/bench ./systems/...
@@ -149,4 +149,4 @@ build: ## build the three binaries into bin
 	@CGO_ENABLED=0 $(GO) build $(PROGRAM) -o bin/ ./cmd/...
 
 .PHONY: verify
-verify: drift lint vet test validate vet-bench chaos ## everything that has to hold before a commit is handed in
+verify: drift lint vet test validate vet-bench chaos ## all checks that must pass before a change is handed in

@@ -100,7 +100,7 @@ func TestAWorkerNeedsNoMoreOfRedis(t *testing.T) {
 	g.Go(func() error {
 		return assembly.Worker{
 			Orchestrator: conn, Redis: own, Pool: assembly.DefaultPool, Slots: 4, Workspace: t.TempDir(),
-			Model: scripted.New(played), Governor: limits, Logger: log,
+			Model: scripted.New(played), Limiter: limits, Logger: log,
 		}.Run(working)
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

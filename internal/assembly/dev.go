@@ -56,7 +56,7 @@ type Dev struct {
 	BashNetwork     bool             // as in Worker
 	Sandbox         sandbox.Options
 	Model           model.Model
-	Governor        *ratelimit.Limiter   // of the model; nil: none
+	Limiter         *ratelimit.Limiter   // of the model; nil: none
 	Telemetry       *telemetry.Telemetry // nil: none
 	Logger          *slog.Logger
 }
@@ -190,7 +190,7 @@ func (d Dev) Worker(client *redis.Client, orchestrator grpc.ClientConnInterface)
 	return Worker{
 		Orchestrator: orchestrator, Redis: client, Pool: DefaultPool, Slots: cmp.Or(d.Slots, DefaultSlots),
 		Workspace: d.Workspace, Workspaces: d.Workspaces, SkillsDirs: d.Files.Skills, PluginsDir: d.Files.Plugins,
-		Model: d.Model, Governor: d.Governor, Hooks: d.Hooks, DefinitionHooks: d.DefinitionHooks,
+		Model: d.Model, Limiter: d.Limiter, Hooks: d.Hooks, DefinitionHooks: d.DefinitionHooks,
 		FetchAllow: d.FetchAllow, BashNetwork: d.BashNetwork, MCP: d.MCP, Sandbox: d.Sandbox,
 		Secrets: d.Secrets, Telemetry: d.Telemetry, Logger: d.Logger,
 	}

@@ -84,9 +84,9 @@ func measured(t *testing.T) (*client, *telemetry.Telemetry, *fakellm.Server) {
 	}
 	return setup(t, wide, func(d *assembly.Dev) {
 		d.Telemetry, d.Files.Prices = m, prices
-		d.Governor = ratelimit.New(slog.New(slog.DiscardHandler))
+		d.Limiter = ratelimit.New(slog.New(slog.DiscardHandler))
 		d.Model, err = retry.New(retry.Config{
-			Model: unwilling{adapter}, Limiter: d.Governor, Bucket: func(string) string { return "fake:0" },
+			Model: unwilling{adapter}, Limiter: d.Limiter, Bucket: func(string) string { return "fake:0" },
 			InitialPause: 20 * time.Millisecond, MaxPause: 100 * time.Millisecond, Provider: "anthropic", Observer: tries,
 		})
 		if err != nil {

@@ -49,9 +49,9 @@ func askFake(t *testing.T, dev *assembly.Dev, api string, fake *fakellm.Server) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	dev.Governor = ratelimit.New(slog.New(slog.DiscardHandler))
+	dev.Limiter = ratelimit.New(slog.New(slog.DiscardHandler))
 	dev.Model, err = retry.New(retry.Config{
-		Model: adapter, Limiter: dev.Governor, Bucket: func(string) string { return "fake:0" },
+		Model: adapter, Limiter: dev.Limiter, Bucket: func(string) string { return "fake:0" },
 		InitialPause: 50 * time.Millisecond, MaxPause: time.Second,
 	})
 	if err != nil {

@@ -43,7 +43,7 @@ type Worker struct {
 	SkillsDirs   []string // directories of skills, in addition to those of the workspace
 	PluginsDir   string   // directory of plugins, which may hold skills; empty: none
 	Model        model.Model
-	Governor     *ratelimit.Limiter // of the model; shares rate limits with all workers of the installation; nil: none
+	Limiter      *ratelimit.Limiter // of the model; shares rate limits with all workers of the installation; nil: none
 	Tools        []tool.Tool        // in addition to the built-in ones
 	MCP          []mcp.Server       // whose tools agents may use
 	Hooks        []hook.Spec        // on the start and stop of sub-agents
@@ -139,8 +139,8 @@ func (w Worker) checkDirs() error {
 // providers over it.
 func (w Worker) bus(installation string) (*dispatch.Bus, error) {
 	bus, err := dispatch.New(dispatch.Config{Client: w.Redis, Installation: installation, Logger: w.Logger})
-	if err == nil && w.Governor != nil {
-		w.Governor.Share(w.Redis, bus.RateBucket)
+	if err == nil && w.Limiter != nil {
+		w.Limiter.Share(w.Redis, bus.RateBucket)
 	}
 	return bus, err
 }

@@ -42,7 +42,7 @@ func (f *localFlags) devConfig(a *app, m *instruments) (assembly.Dev, provider.C
 		return assembly.Dev{}, chosen, err
 	}
 	return assembly.Dev{
-		Limits: limits, Files: f.assemblyFiles(), Model: chosen.Model, Governor: chosen.Limiter, MCP: servers,
+		Limits: limits, Files: f.assemblyFiles(), Model: chosen.Model, Limiter: chosen.Limiter, MCP: servers,
 		Hooks: hooks, DefinitionHooks: f.DefinitionHooks, Callbacks: f.callbacks(a),
 		FetchAllow: f.FetchAllow, BashNetwork: f.BashNetwork, Sandbox: f.Options,
 		Secrets: m.secrets, Logger: m.Logger, Telemetry: m.Telemetry,
