@@ -23,7 +23,7 @@ type plant struct {
 	Soil   soil              `embed:""`
 	Kind   string            `enum:"oak,beech," default:"" help:"Which."`
 	Deep   int               `default:"3" help:"How deep."`
-	Labels map[string]string `help:"Its name."`
+	Labels map[string]string `help:"What it is called."`
 	Near   []string          `help:"What is near."`
 	Far    []string          `default:"sea,moor" help:"What is far."`
 	Rules  []string          `sep:"none" help:"What it keeps to."`
@@ -33,7 +33,7 @@ type plant struct {
 	Owner  string            `required:"" env:"PLANTED_BY" help:"Whose it is."`
 	TLSKey string            `help:"Its key."`
 	Place  string            `arg:"" help:"The place."`
-	Words  []string          `arg:"" optional:"" help:"The message."`
+	Words  []string          `arg:"" optional:"" help:"What to say."`
 	Note   string            // without help it is no flag
 }
 

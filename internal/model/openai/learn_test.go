@@ -95,7 +95,7 @@ func TestWhatOneTaskIsRefused(t *testing.T) {
 			if !reflect.DeepEqual(from.asked, test.want) {
 				t.Errorf("asked %q\nwant  %q", from.asked, test.want)
 			}
-			if n := logged.with("for as long as the process lives"); n != test.logged {
+			if n := logged.with("this process changes its requests to the model from now on"); n != test.logged {
 				t.Errorf("it was logged %d times, want %d: %s", n, test.logged, logged.all)
 			}
 		})
