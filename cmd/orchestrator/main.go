@@ -41,26 +41,26 @@ type options struct {
 	PprofListen   string `env:"COPPICE_PPROF_LISTEN" placeholder:"HOST:PORT" help:"Loopback address to serve profiles on (/debug/pprof/); default: none."`
 
 	MaxDepth   int `env:"COPPICE_MAX_DEPTH" help:"Maximum depth of a task below the root."`
-	MaxWidth   int `env:"COPPICE_MAX_WIDTH" help:"Maximum number of children of one task."`
-	MaxTotal   int `env:"COPPICE_MAX_TOTAL" help:"Maximum number of tasks of one session."`
+	MaxWidth   int `env:"COPPICE_MAX_WIDTH" help:"Maximum number of children that one task may have in total, including those that have ended."`
+	MaxTotal   int `env:"COPPICE_MAX_TOTAL" help:"Maximum number of tasks of one session in total, including those that have ended."`
 	MaxRunning int `env:"COPPICE_MAX_RUNNING" help:"Maximum number of running tasks of one session; others are queued."`
 	MaxQueue   int `env:"COPPICE_MAX_QUEUE" help:"Maximum number of tasks of one session that wait for a worker; 0 means no limit."`
 	MaxTenant  int `env:"COPPICE_MAX_RUNNING_TENANT" default:"0" help:"Maximum number of running tasks of one tenant; others wait. 0 means no limit."`
 	MaxAll     int `env:"COPPICE_MAX_RUNNING_ALL" default:"0" help:"Maximum number of running tasks of all tenants; others wait. 0 means no limit. Must be the same for all orchestrators."`
-	MaxOutput  int `env:"COPPICE_MAX_OUTPUT_BYTES" help:"Maximum size of a task's output, in bytes; only the end of longer output is shown. 0 means the default."`
+	MaxOutput  int `env:"COPPICE_MAX_OUTPUT_BYTES" help:"How much of a task's output is shown, in bytes; of longer output, the end is shown. 0 means the default."`
 	MaxPart    int `env:"COPPICE_MAX_PART_BYTES" help:"Maximum size of one message part, in bytes."`
 
 	MaxIterations    int `env:"COPPICE_MAX_ITERATIONS" help:"Default limit of model calls for a run of a root; agents can override it."`
 	MaxIterationsSub int `env:"COPPICE_MAX_ITERATIONS_SUB" help:"Default limit of model calls for a run of a sub-agent; agents and calls can override it."`
 
-	RunTimeout time.Duration `env:"COPPICE_RUN_TIMEOUT" default:"0" placeholder:"DURATION" help:"Default limit for the time that a run spends on workers, for example 30m; agents and calls can override it. 0 means no limit."`
+	RunTimeout time.Duration `env:"COPPICE_RUN_TIMEOUT" default:"0" placeholder:"DURATION" help:"Default limit for the time that a run is with workers in total, for example 30m; agents and calls can override it. 0 means no limit."`
 
 	MaxSessionTokens     int     `env:"COPPICE_MAX_SESSION_TOKENS" default:"0" help:"Maximum number of tokens of all tasks of one session, unless its own budget is smaller; 0 means no limit."`
-	MaxSessionCost       float64 `env:"COPPICE_MAX_SESSION_COST" default:"0" placeholder:"DOLLARS" help:"Maximum cost of all tasks of one session, as far as prices are known; 0 means no limit."`
-	MaxSessionModelCalls int     `env:"COPPICE_MAX_SESSION_MODEL_CALLS" default:"0" help:"Maximum number of model calls of all tasks of one session; 0 means no limit."`
+	MaxSessionCost       float64 `env:"COPPICE_MAX_SESSION_COST" default:"0" placeholder:"DOLLARS" help:"Maximum cost of all tasks of one session, as far as prices are known, unless its own budget is smaller; 0 means no limit."`
+	MaxSessionModelCalls int     `env:"COPPICE_MAX_SESSION_MODEL_CALLS" default:"0" help:"Maximum number of model calls of all tasks of one session, unless its own budget is smaller; 0 means no limit."`
 
 	NoBackground    bool          `env:"COPPICE_NO_BACKGROUND" help:"In sessions opened from now on, run in the foreground what agents start in the background."`
-	RetainSessions  time.Duration `env:"COPPICE_RETAIN_SESSIONS" default:"0" placeholder:"DURATION" help:"Delete sessions that have been idle for this long, for example 720h; 0 keeps them."`
+	RetainSessions  time.Duration `env:"COPPICE_RETAIN_SESSIONS" default:"0" placeholder:"DURATION" help:"Delete sessions whose runs have all ended and in which nothing has happened for this long, for example 720h; 0 keeps them."`
 	CallbackHosts   []string      `env:"COPPICE_CALLBACK_HOSTS" help:"Hosts that on_complete and on_approval may call, as comma-separated globs. Private addresses are called only if their host is named in full."`
 	CallbackSecret  string        `env:"COPPICE_CALLBACK_SECRET" help:"Key that signs these calls."`
 	CallbackTries   int           `env:"COPPICE_CALLBACK_TRIES" help:"Maximum number of attempts of a call."`

@@ -34,7 +34,7 @@ type options struct {
 	FetchAllow  []string `env:"COPPICE_FETCH_ALLOW" placeholder:"HOST|CIDR,..." help:"What web_fetch may reach in addition to the internet: globs of host names, addresses and CIDR ranges."`
 	BashNetwork bool     `env:"COPPICE_BASH_NETWORK" help:"Allow commands to use the network."`
 
-	DrainFor time.Duration `env:"COPPICE_DRAIN_FOR" default:"0" placeholder:"DURATION" help:"On SIGTERM, continue current runs and background commands for up to this long, for example 10m. After that, or on a second SIGTERM, the rest is given back. 0 gives everything back at once."`
+	DrainFor time.Duration `env:"COPPICE_DRAIN_FOR" default:"0" placeholder:"DURATION" help:"On SIGTERM or SIGINT, continue current runs and background commands for up to this long, for example 10m. After that, or on a second signal, the rest is given back. 0 gives everything back at once."`
 
 	MetricsListen string `env:"COPPICE_METRICS_LISTEN" placeholder:"HOST:PORT" help:"Address to serve Prometheus metrics on, at /metrics."`
 	PprofListen   string `env:"COPPICE_PPROF_LISTEN" placeholder:"HOST:PORT" help:"Loopback address to serve profiles on (/debug/pprof/); default: none."`

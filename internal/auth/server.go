@@ -13,7 +13,7 @@ import (
 
 // TokenFlags are the options for the tokens that a server accepts.
 type TokenFlags struct {
-	Tokens   string `env:"COPPICE_TOKENS" placeholder:"FILE" help:"YAML file of the tokens that calls must carry; coppice token creates them. Without it, everyone on this machine has full access and other machines have none."`
+	Tokens   string `env:"COPPICE_TOKENS" placeholder:"FILE" help:"YAML file of the tokens that calls must carry; coppice token creates them. Without it, everyone on this machine has full access, and other machines have access only with --insecure."`
 	Insecure bool   `env:"COPPICE_INSECURE" help:"Serve other machines without tokens. Everyone who can reach the port has full access."`
 }
 

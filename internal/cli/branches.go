@@ -21,7 +21,7 @@ type branchCommand struct {
 	Apart       bool     `env:"" help:"Start with the same agent and an empty conversation."`
 	Regenerate  bool     `env:"" help:"Let the model answer again, without a new message."`
 	Select      bool     `env:"" help:"Make the branch the current one: messages go to it from now on."`
-	Description string   `env:"" help:"Short description of the task."`
+	Description string   `env:"" help:"Short description of the branch."`
 	Text        []string `arg:"" optional:"" help:"The first message; - reads it from standard input."`
 }
 

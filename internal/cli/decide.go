@@ -19,7 +19,7 @@ type approvalSelection struct {
 
 type approveCommand struct {
 	approvalSelection
-	ForSession bool   `env:"" help:"Also allow all later calls of the session that the same rules ask about."`
+	ForSession bool   `env:"" help:"Allow all calls of the session that the same rules ask about: those that wait already, and later ones."`
 	Message    string `env:"" placeholder:"TEXT" help:"Comment on the decision."`
 }
 

@@ -14,7 +14,7 @@ type inboxCommand struct {
 	Session string  `arg:"" help:"The session."`
 	Task    *string `env:"" placeholder:"ID" help:"The task; default: the current branch."`
 	Clear   bool    `env:"" help:"Remove the messages."`
-	News    bool    `env:"" help:"With --clear: also remove the results of background children; the task will not get them."`
+	News    bool    `env:"" help:"With --clear: also remove news of background children that ended; the task is never told of them."`
 }
 
 // Run lists or clears the inbox of a task.
@@ -78,7 +78,7 @@ func (a *app) printWaiting(e *pb.InboxEntry) error {
 type renameCommand struct {
 	remote
 	Session string   `arg:"" help:"The session."`
-	Title   []string `arg:"" help:"Name of the branch."`
+	Title   []string `arg:"" help:"New title of the session."`
 }
 
 // Run gives a session another title.

@@ -11,7 +11,7 @@ type runLimitFlags struct {
 	MaxIterations    *int `placeholder:"N" help:"Default limit of model calls for a run of a root; agents can override it. 100 if unset."`
 	MaxIterationsSub *int `placeholder:"N" help:"Default limit of model calls for a run of a sub-agent; agents and calls can override it. 50 if unset."`
 
-	RunTimeout time.Duration `default:"0" placeholder:"DURATION" help:"Default limit for the working time of a run, for example 30m; agents and calls can override it. 0 means no limit."`
+	RunTimeout time.Duration `default:"0" placeholder:"DURATION" help:"Default limit for the time that a run is with workers in total, for example 30m; agents and calls can override it. 0 means no limit."`
 }
 
 // limits returns the limits of sessions.

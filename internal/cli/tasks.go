@@ -19,7 +19,7 @@ type spawnCommand struct {
 	Parent      *string       `env:"" placeholder:"ID" help:"Parent of the new task; default: the root."`
 	Description string        `env:"" help:"Short description of the task."`
 	Notify      bool          `env:"" help:"Report the end of the task to the parent's conversation."`
-	Timeout     time.Duration `env:"" placeholder:"DURATION" help:"Limit for its working time, for example 90s; default: that of its agent."`
+	Timeout     time.Duration `env:"" placeholder:"DURATION" help:"How long its run may be with workers in total, for example 90s; default: the limit of its agent."`
 	Deadline    time.Duration `env:"" placeholder:"DURATION" help:"Time from now after which the task fails if it has not ended."`
 	OnComplete  string        `env:"" placeholder:"URL" help:"URL to call when a run of the task has ended; default: that of its agent."`
 	Prompt      []string      `arg:"" help:"The prompt; - reads it from standard input."`
@@ -86,7 +86,7 @@ type sendCommand struct {
 	remote
 	Session   string   `arg:"" help:"The session."`
 	Task      *string  `env:"" placeholder:"ID" help:"The task; default: the current branch."`
-	Steer     bool     `env:"" help:"Also allow a message to a sub-agent, whose conversation otherwise belongs to its parent."`
+	Steer     bool     `env:"" help:"Allow sending to a sub-agent, which otherwise gets messages only from its parent."`
 	Interrupt bool     `env:"" help:"Deliver it now: children that the task waits for move to the background."`
 	Text      []string `arg:"" help:"The message; - reads it from standard input."`
 }

@@ -96,11 +96,11 @@ type Approval struct {
 	// and argument_cut is set. The transcript has the complete input.
 	Argument string `protobuf:"bytes,7,opt,name=argument,proto3" json:"argument,omitempty"`
 	// What asks: rules, or the call itself where the mode asks. This is what is granted if the call
-	// is allowed for the session. At most 64: if more ask, only those that are not granted yet.
+	// is allowed for the session. If more than 64 ask, at most 64 of those that are not granted yet.
 	Rules []string `protobuf:"bytes,8,rep,name=rules,proto3" json:"rules,omitempty"`
 	// The state.
 	State ApprovalState `protobuf:"varint,9,opt,name=state,proto3,enum=coppice.v1.ApprovalState" json:"state,omitempty"`
-	// The scope of the permission, if ALLOWED.
+	// The scope of the decision, if ALLOWED.
 	Scope ApprovalScope `protobuf:"varint,10,opt,name=scope,proto3,enum=coppice.v1.ApprovalScope" json:"scope,omitempty"`
 	// The message that came with the decision.
 	Message string `protobuf:"bytes,11,opt,name=message,proto3" json:"message,omitempty"`

@@ -149,7 +149,7 @@ const (
 	SessionChange_SESSION_CHANGE_UNSPECIFIED SessionChange = 0
 	// It has a new title.
 	SessionChange_SESSION_CHANGE_RENAMED SessionChange = 1
-	// It was closed: nothing runs in it any more.
+	// It was closed: nothing runs in it any more, and nothing can be started in it.
 	SessionChange_SESSION_CHANGE_CLOSED SessionChange = 2
 	// It was deleted. This is its last event.
 	SessionChange_SESSION_CHANGE_DELETED SessionChange = 3
@@ -386,8 +386,8 @@ const (
 	HookOutcome_HOOK_OUTCOME_PASSED HookOutcome = 1
 	// It objected, and the sub-agent continues.
 	HookOutcome_HOOK_OUTCOME_BLOCKED HookOutcome = 2
-	// It objected, but hooks have made the sub-agent continue as often as they may, or it has no
-	// model calls left.
+	// It objected, but the sub-agent could not continue: hooks have made it continue as often as they
+	// may, it has no model call left, or the budget of the session is spent.
 	HookOutcome_HOOK_OUTCOME_OVERRULED HookOutcome = 3
 	// It ended with an error: an exit code, a signal, an HTTP status or an invalid response.
 	HookOutcome_HOOK_OUTCOME_FAILED HookOutcome = 4
@@ -1041,7 +1041,7 @@ type ApprovalDecided struct {
 	Call *CallRef `protobuf:"bytes,2,opt,name=call,proto3" json:"call,omitempty"`
 	// ALLOWED, DENIED or WITHDRAWN.
 	State ApprovalState `protobuf:"varint,3,opt,name=state,proto3,enum=coppice.v1.ApprovalState" json:"state,omitempty"`
-	// The scope of the permission, if ALLOWED.
+	// The scope of the decision, if ALLOWED.
 	Scope ApprovalScope `protobuf:"varint,4,opt,name=scope,proto3,enum=coppice.v1.ApprovalScope" json:"scope,omitempty"`
 	// The message that came with the decision.
 	Message       string `protobuf:"bytes,5,opt,name=message,proto3" json:"message,omitempty"`

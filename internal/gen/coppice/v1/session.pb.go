@@ -669,8 +669,10 @@ type CreateSessionResponse struct {
 	Session *Session `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
 	// Set with wait: the root when the wait ended, with its result.
 	Root *Task `protobuf:"bytes,2,opt,name=root,proto3" json:"root,omitempty"`
-	// With wait: whether the run has ended. If false, call WaitTask to continue waiting. It is also
-	// false, with whatever state is known, if the orchestrator stops during the wait.
+	// With wait: whether the run has ended. If false, call WaitTask to continue waiting.
+	//
+	// If the orchestrator stops or loses its database during the wait, the call does not fail: it
+	// returns false, and the last state that is known.
 	Ended         bool `protobuf:"varint,3,opt,name=ended,proto3" json:"ended,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1511,7 +1513,7 @@ type SendMessageResponse struct {
 	Queued bool `protobuf:"varint,2,opt,name=queued,proto3" json:"queued,omitempty"`
 	// With INTERRUPT: the number of children that were moved to the background.
 	Backgrounded int32 `protobuf:"varint,3,opt,name=backgrounded,proto3" json:"backgrounded,omitempty"`
-	// With wait: whether the run that took the message in has ended.
+	// With wait: whether the run that took the message in has ended, as in CreateSessionResponse.
 	//
 	// If false, call WaitTask to continue waiting. If the task has ended without taking the message
 	// in, it takes it in when it is resumed.

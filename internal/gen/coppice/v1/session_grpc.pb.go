@@ -109,8 +109,9 @@ type SessionServiceClient interface {
 	//   - ALREADY_EXISTS: the key was used for another request.
 	//   - NOT_FOUND: the session or the task does not exist.
 	//   - INVALID_ARGUMENT: the message has no text, or the task is a command.
-	//   - RESOURCE_EXHAUSTED: the text is larger than a message part may be, or too many messages
-	//     wait for the task already.
+	//   - RESOURCE_EXHAUSTED: the text is larger than a message part may be, or has no room in the
+	//     task's inbox, which holds 1,000 user messages with 8 MiB of text in all. The first message
+	//     always fits.
 	//   - FAILED_PRECONDITION: the session is closed.
 	SendMessage(ctx context.Context, in *SendMessageRequest, opts ...grpc.CallOption) (*SendMessageResponse, error)
 	// WatchSession streams the events of the whole tree, in order and without a gap: first all stored
@@ -153,8 +154,8 @@ type SessionServiceClient interface {
 	// ListInbox returns the entries that wait for a task's next boundary, in the order in which they
 	// will be taken in: user messages first, then ends of background children. Read-only.
 	//
-	// The response is not paged. It holds up to 8 MiB of text unless the orchestrator is configured
-	// otherwise. gRPC clients refuse responses of more than 4 MiB unless their limit is raised.
+	// The response is not paged. Its user messages have up to 8 MiB of text in all, or more if there
+	// is only one. gRPC clients refuse responses of more than 4 MiB unless their limit is raised.
 	//
 	//   - NOT_FOUND: the session or the task does not exist.
 	ListInbox(ctx context.Context, in *ListInboxRequest, opts ...grpc.CallOption) (*ListInboxResponse, error)
@@ -442,8 +443,9 @@ type SessionServiceServer interface {
 	//   - ALREADY_EXISTS: the key was used for another request.
 	//   - NOT_FOUND: the session or the task does not exist.
 	//   - INVALID_ARGUMENT: the message has no text, or the task is a command.
-	//   - RESOURCE_EXHAUSTED: the text is larger than a message part may be, or too many messages
-	//     wait for the task already.
+	//   - RESOURCE_EXHAUSTED: the text is larger than a message part may be, or has no room in the
+	//     task's inbox, which holds 1,000 user messages with 8 MiB of text in all. The first message
+	//     always fits.
 	//   - FAILED_PRECONDITION: the session is closed.
 	SendMessage(context.Context, *SendMessageRequest) (*SendMessageResponse, error)
 	// WatchSession streams the events of the whole tree, in order and without a gap: first all stored
@@ -486,8 +488,8 @@ type SessionServiceServer interface {
 	// ListInbox returns the entries that wait for a task's next boundary, in the order in which they
 	// will be taken in: user messages first, then ends of background children. Read-only.
 	//
-	// The response is not paged. It holds up to 8 MiB of text unless the orchestrator is configured
-	// otherwise. gRPC clients refuse responses of more than 4 MiB unless their limit is raised.
+	// The response is not paged. Its user messages have up to 8 MiB of text in all, or more if there
+	// is only one. gRPC clients refuse responses of more than 4 MiB unless their limit is raised.
 	//
 	//   - NOT_FOUND: the session or the task does not exist.
 	ListInbox(context.Context, *ListInboxRequest) (*ListInboxResponse, error)

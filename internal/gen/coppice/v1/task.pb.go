@@ -1129,7 +1129,8 @@ type SpawnTaskResponse struct {
 	// The task, PENDING unless a worker has taken it already. With wait, the task when the wait
 	// ended, with its result.
 	Task *Task `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
-	// With wait: whether the run has ended. If false, call WaitTask to continue waiting.
+	// With wait: whether the run has ended, as in CreateSessionResponse. If false, call WaitTask to
+	// continue waiting.
 	Ended         bool `protobuf:"varint,2,opt,name=ended,proto3" json:"ended,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
