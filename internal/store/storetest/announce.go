@@ -29,15 +29,15 @@ func readyAhead(t *testing.T, d Dialect) {
 	b := d.opened(t, c)
 	b.run()
 	b.create(1, "hello")
-	eq(t, "whether the first may be waiting", b.MayHaveBacklog(), true)
+	eq(t, "whether the first may be waiting", b.MayHaveQueuedRuns(), true)
 	eq(t, "how many are announced before anybody has looked", len(b.announcedOnCommit()), 0)
 	eq(t, "how many wait", len(b.take(3)), 1)
 	eq(t, "how many wait then", len(b.take(3)), 0) // one of three places is taken
 	second := b.create(2, "hello")
 	b.create(3, "hello")
-	eq(t, "whether one may be waiting", b.MayHaveBacklog(), false)
+	eq(t, "whether one may be waiting", b.MayHaveQueuedRuns(), false)
 	b.create(4, "hello") // there is no room
-	eq(t, "whether one is waiting", b.MayHaveBacklog(), true)
+	eq(t, "whether one is waiting", b.MayHaveQueuedRuns(), true)
 	b.claim(session(2), second)
 	b.create(5, "hello") // it would go before the fourth
 	same(t, "what was announced with its commit", b.announcedOnCommit(), session(2), session(3))
