@@ -17,7 +17,7 @@ import (
 //  1. The transaction that gives the slot's run back also claims a run of the backlog for it, if
 //     both sessions have the same committer (takeIf).
 //  2. Otherwise that transaction claims a run that the request itself made ready, unless another
-//     run has waited longer (store/claim_next.go).
+//     run would have to wait longer because of that (store/claim_next.go).
 //  3. The answer carries a run of the backlog that was claimed after that transaction
 //     (claimFromBacklog).
 //  4. The slot stands by, and the commit that makes a run ready claims it for the slot
