@@ -51,8 +51,8 @@ func (b *batch) save(ctx context.Context) error {
 }
 
 // newTasksSuffix ends the names of statements that write whole tasks. New tasks are not sorted by
-// their keys, because they will be claimed in that order. Rows on one PostgreSQL page that one
-// transaction updates find no room there for their new versions.
+// their keys. Tasks are claimed in key order, so sorted tasks that one transaction claims would
+// share a PostgreSQL page, which has no room for their new versions.
 const newTasksSuffix = "_tasks"
 
 // keyOrder orders rows of a table by their key columns, which come first. Inserts in key order fill
