@@ -303,7 +303,7 @@ func old(t *testing.T, d Dialect) {
 		var found []tree.SessionID
 		var after tree.SessionID
 		for range 7 {
-			old, last, err := b.IdleSessions(t.Context(), time.Minute, after, look)
+			old, last, err := b.InactiveSessions(t.Context(), time.Minute, after, look)
 			if err != nil {
 				t.Fatal(err)
 			}

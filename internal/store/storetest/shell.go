@@ -107,7 +107,7 @@ func shellCaps(t *testing.T, d Dialect) {
 	b.clock.advance(time.Hour)
 	old := func() int {
 		t.Helper()
-		found, _, err := b.IdleSessions(t.Context(), time.Minute, tree.SessionID{}, 10)
+		found, _, err := b.InactiveSessions(t.Context(), time.Minute, tree.SessionID{}, 10)
 		if err != nil {
 			t.Fatal(err)
 		}
