@@ -314,7 +314,7 @@ func (c *conn) currentReplica() (replica string, changed <-chan struct{}) {
 	return c.stream.welcome.GetReplicaId(), c.detached
 }
 
-func (c *conn) isIdle() bool {
+func (c *conn) isAttemptOver() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.attemptOver
