@@ -49,8 +49,8 @@
 //
 // # Claims
 //
-// A worker that claims a run needs its conversation, most of which was written a moment
-// before. A committer caches it: first_message_cache.go for a new child, tail_cache.go for a
+// A worker that claims a run needs its conversation, which most often was written a moment
+// before. A committer caches that: first_message_cache.go for a new child, tail_cache.go for a
 // parent that wakes.
 //
 // There are three ways to claim a run without a hint. When a worker gives its run back, the same
