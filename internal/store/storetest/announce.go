@@ -20,9 +20,9 @@ func (b *bundle) announcedOnCommit() (found []tree.SessionID) {
 	return found
 }
 
-// readyAhead: while nothing waits, as many runs as there is room for count as announced
-// with the commit that makes them ready. Nobody is passed over for them, and what was
-// not put on the stream comes again.
+// readyAhead: while no run waits, as many runs as there is room for count as announced with the
+// commit that makes them ready. No run is passed over for them, and a run whose hint was never
+// published is picked again.
 func readyAhead(t *testing.T, d Dialect) {
 	c := d.Fresh(t)
 	c.AnnounceOnCommit = true
@@ -55,7 +55,7 @@ func same(t *testing.T, what string, got []tree.SessionID, want ...tree.SessionI
 	}
 }
 
-// readyAheadCaps: where caps are kept, only the picker announces.
+// readyAheadCaps: under caps only the picker announces.
 func readyAheadCaps(t *testing.T, d Dialect) {
 	c := d.Fresh(t)
 	c.AnnounceOnCommit, c.Caps = true, store.Caps{All: 10}
