@@ -53,8 +53,8 @@ func (h *hub) subscribe(id tree.SessionID, o observer) (leave func()) {
 	}
 }
 
-// countObservers returns how many observers there are. The feeds of tails are left out, because the watchers
-// of a tail are counted themselves.
+// countObservers returns how many observers there are. The feeds of tails are left out, because the
+// watchers of a tail are counted themselves.
 func (h *hub) countObservers() (n int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -104,8 +104,8 @@ func (h *hub) notifyAll() {
 	}
 }
 
-// isFirstUnderWay reports whether a waiter waits for the first run of a session that was opened here
-// recently, and the run is under way as far as this replica knows. If so, it sets the waiter's
+// isFirstUnderWay reports whether a waiter waits for the first run of a session that was opened
+// here recently, and the run is under way as far as this replica knows. If so, it sets the waiter's
 // target to that run. "Recently" ends at the latest with the next notifyAll. For any other run it
 // returns false, which says nothing about that run.
 func (h *hub) isFirstUnderWay(tenant string, w *waiter) bool {

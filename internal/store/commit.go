@@ -123,8 +123,8 @@ func (c *committer) commitSeparately(ctx context.Context, queued []*Pending, ref
 	return true
 }
 
-// errChanged says that another transaction, of this replica or another one, has changed what a batch
-// was decided on.
+// errChanged says that another transaction, of this replica or another one, has changed what a
+// batch was decided on.
 var errChanged = errors.New("store: a session, or a tenant's agents, are not as they are held")
 
 // commitMode says what an attempt at a transaction assumes.

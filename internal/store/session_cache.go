@@ -166,8 +166,8 @@ func (b *batch) discardSessions() {
 	b.returnSlots()
 }
 
-// markSessionsDirty is discardSessions for a batch that is made again after errChanged. The sessions
-// stay cached for predictions.
+// markSessionsDirty is discardSessions for a batch that is made again after errChanged. The
+// sessions stay cached for predictions.
 func (b *batch) markSessionsDirty() {
 	for _, id := range b.order {
 		b.sessions[id].state = cacheDirty

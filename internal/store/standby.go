@@ -79,8 +79,8 @@ func (b *batch) idleSlots() int {
 }
 
 // claimForStandby claims runs that have become ready for the slots that stand by: foreground runs
-// first, then in order of arrival. It does so only if no other run needs these slots: none waits for
-// its turn, and other slots are idle for those that are announced.
+// first, then in order of arrival. It does so only if no other run needs these slots: none waits
+// for its turn, and other slots are idle for those that are announced.
 func (b *batch) claimForStandby(ctx context.Context) error {
 	if spare := b.idleSlots(); spare < 0 || !b.window.fitsIdleSlots(spare) {
 		return nil
