@@ -109,7 +109,7 @@
 //
 // The tool message of a boundary is not stored but assembled from the calls when it is read.
 // That keeps the database small, but a read joins three tables. A child's result is rendered from
-// its stored outcome on each read; a change to that rendering would change old transcripts in a
-// provider's prompt cache. A sweep finds due timers once per second, so a task_output timeout may
-// be late by that much.
+// its stored outcome on each read, so a change to that rendering also changes old transcripts, and
+// they no longer match a provider's prompt cache. A sweep finds due timers once per second, so a
+// task_output timeout may be late by that much.
 package internal

@@ -109,7 +109,7 @@ const announceInterval = 50 * time.Millisecond
 // after a run has made room for another one of its session. The announcer looks at once if a run is
 // known to wait, and otherwise at most once per announceInterval.
 func (s *Service) announceMore() {
-	if s.Store.MayHaveBacklog() {
+	if s.Store.MayHaveQueuedRuns() {
 		s.wakeAnnouncer()
 		return
 	}

@@ -79,8 +79,8 @@ func (l *slot) acknowledge(ctx context.Context, lease *lease, req *pb.WorkReques
 	return ack, nil
 }
 
-// readBoundary returns the part of the transcript that the worker does not know yet. If the worker has
-// closed all calls itself and nothing else was added, it knows everything.
+// readBoundary returns the part of the transcript that the worker does not know yet. If the worker
+// has closed all calls itself and nothing else was added, it knows everything.
 func (l *slot) readBoundary(ctx context.Context, lease *lease, last int) (*pb.Boundary, error) {
 	after := lease.seenOrdinal
 	lease.seenOrdinal = last

@@ -26,7 +26,7 @@ type backlog struct {
 	runs        []queuedRun // the oldest first
 	outstanding []time.Time // when the unclaimed hints went on the dispatch stream, the oldest first; see reconcile
 	lastClaim   time.Time   // when a hint was last claimed, or no claim could be expected
-	pausedUntil time.Time   // nothing goes on the stream until then, and after that one hint, because Redis failed; zero: Redis works
+	pausedUntil time.Time   // Redis failed: until then nothing goes on the stream, and after that one hint at a time; zero: Redis works
 	taking      int         // how many slots are claiming a run that they took
 	changed     chan struct{}
 }

@@ -48,8 +48,8 @@ type usageBody struct {
 	Priced     int64 `json:"priced_tokens"`
 }
 
-// marshalCallback returns the body of a callback and its idempotency key. Both are the same for each
-// try.
+// marshalCallback returns the body of a callback and its idempotency key. Both are the same for
+// each try.
 func (s *Service) marshalCallback(ctx context.Context, c *store.Callback, a *tree.Approval) (key string, body []byte, err error) {
 	if a != nil {
 		body, err = s.marshalApprovalAsked(ctx, c.Session, a)

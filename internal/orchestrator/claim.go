@@ -127,9 +127,9 @@ func (s *Service) releaseReady(ctx context.Context, session tree.SessionID, task
 	return err
 }
 
-// buildAssignment builds what a worker needs to continue a run. Results that arrived between the claim
-// and the read of the transcript are in the transcript already. Messages that the worker holds are
-// not sent again.
+// buildAssignment builds what a worker needs to continue a run. Results that arrived between the
+// claim and the read of the transcript are in the transcript already. Messages that the worker
+// holds are not sent again.
 func (l *slot) buildAssignment(
 	ctx context.Context, held *lease, granted *tree.Claimed, seen *store.Conversation, has *pb.TranscriptHeld,
 ) ([]*pb.WorkResponse, error) {

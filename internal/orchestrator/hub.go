@@ -17,7 +17,7 @@ import (
 type hub struct {
 	mu          sync.Mutex
 	observers   map[tree.SessionID]map[observer]struct{}
-	newSessions *simplelru.LRU[tree.SessionID, *store.RootStart] // see isNewAndRunning
+	newSessions *simplelru.LRU[tree.SessionID, *store.RootStart] // see isFirstUnderWay
 }
 
 // observer observes a session: a [waiter], a [deltaObserver] or the [tailFeed] of a tail. Its
@@ -27,7 +27,7 @@ type observer interface {
 	onMayHaveChanged()            // something may have changed
 }
 
-// maxNewSessions bounds the new sessions whose first run is known to be running.
+// maxNewSessions bounds the new sessions whose first run is known to be under way.
 const maxNewSessions = 1000
 
 func newHub() *hub {
@@ -53,8 +53,8 @@ func (h *hub) subscribe(id tree.SessionID, o observer) (leave func()) {
 	}
 }
 
-// countObservers returns how many observers there are. The feeds of tails are left out, because the watchers
-// of a tail are counted themselves.
+// countObservers returns how many observers there are. The feeds of tails are left out, because the
+// watchers of a tail are counted themselves.
 func (h *hub) countObservers() (n int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -104,11 +104,11 @@ func (h *hub) notifyAll() {
 	}
 }
 
-// isNewAndRunning reports whether a waiter waits for the first run of a session that was opened
-// here recently and is known to be running. If so, it sets the waiter's target to that run.
-// "Recently" ends at the latest with the next notifyAll. For any other run it returns false, which
-// says nothing about that run.
-func (h *hub) isNewAndRunning(tenant string, w *waiter) bool {
+// isFirstUnderWay reports whether a waiter waits for the first run of a session that was opened
+// here recently, and the run is under way as far as this replica knows. If so, it sets the waiter's
+// target to that run. "Recently" ends at the latest with the next notifyAll. For any other run it
+// returns false, which says nothing about that run.
+func (h *hub) isFirstUnderWay(tenant string, w *waiter) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	begun, _ := h.newSessions.Peek(w.session)

@@ -92,7 +92,7 @@ func (s *Service) deleteExpired(ctx context.Context) error {
 	if s.Retain <= 0 {
 		return nil
 	}
-	old, last, err := s.Store.IdleSessions(ctx, s.Retain, s.sweepState.retentionCursor, retainBatch)
+	old, last, err := s.Store.InactiveSessions(ctx, s.Retain, s.sweepState.retentionCursor, retainBatch)
 	if err != nil {
 		return err
 	}

@@ -142,7 +142,7 @@ func (l *slot) checkLateGrant(a *exchange) {
 // handleLateGrant handles an attempt that was granted too late for its stream. known says whether
 // the worker knows of it: it has claimed the run, or will ask what it was given with the end of its
 // last run. A worker that knows of the attempt comes back for it over another stream, unless it is
-// dead. Otherwise the run is offered to others at once.
+// dead. If known is false, the run is offered to others at once.
 func (s *Service) handleLateGrant(held *lease, expected *expectation, worker *alive.Worker, known bool) {
 	if !known {
 		s.handOver(held, false)

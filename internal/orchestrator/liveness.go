@@ -10,10 +10,10 @@ import (
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 )
 
-// identifyWorker learns from the first request of a stream which worker it belongs to, and where to
-// check whether that worker is alive. The host is the one that the stream comes from, whatever the
-// worker says. If that is not the worker's own host, the check gets no answer, and its runs wait
-// for the grace.
+// identifyWorker learns from the first claim, offer to stand by or reattachment of a stream which
+// worker it belongs to, and where to check whether that worker is alive. The host is the one that
+// the stream comes from, whatever the worker says. If that is not the worker's own host, the check
+// gets no answer, and its runs wait for the grace.
 func (l *slot) identifyWorker(req *pb.WorkRequest) {
 	claim := cmp.Or(req.GetClaim(), req.GetStandBy())
 	id, port := claim.GetWorkerId(), claim.GetAlivePort()

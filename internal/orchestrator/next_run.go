@@ -17,7 +17,7 @@ import (
 //  1. The transaction that gives the slot's run back also claims a run of the backlog for it, if
 //     both sessions have the same committer (takeIf).
 //  2. Otherwise that transaction claims a run that the request itself made ready, unless another
-//     run has waited longer (store/claim_next.go).
+//     run would have to wait longer because of that (store/claim_next.go).
 //  3. The answer carries a run of the backlog that was claimed after that transaction
 //     (claimFromBacklog).
 //  4. The slot stands by, and the commit that makes a run ready claims it for the slot
@@ -68,7 +68,8 @@ func (l *slot) queue() error {
 	return err
 }
 
-// answerWithNextRun adds the slot's next run, if it got one, to the answer that gives its last run back.
+// answerWithNextRun adds the slot's next run, if it got one, to the answer that gives its last run
+// back.
 func (l *slot) answerWithNextRun(ctx context.Context, a *exchange, last *lease, answer *pb.WorkResponse) []*pb.WorkResponse {
 	answers := []*pb.WorkResponse{answer}
 	a.mayGrant = false
@@ -113,8 +114,8 @@ func (l *slot) appendRun(ctx context.Context, answer *pb.WorkResponse, held *lea
 	return append([]*pb.WorkResponse{answer}, assignment...)
 }
 
-// claimedInRequest returns the run that the slot got in the transaction that gave its last run back;
-// nil if it got none.
+// claimedInRequest returns the run that the slot got in the transaction that gave its last run
+// back; nil if it got none.
 func (l *slot) claimedInRequest(ctx context.Context, a *exchange) *tree.Claimed {
 	granted, refused := a.pending.NextRun()
 	if refused != nil {

@@ -25,7 +25,7 @@ import (
 // DefaultAgent is the root agent of a session that names no other.
 const DefaultAgent = "general-purpose"
 
-// Config configures a replica. Store, Bus and Replica are required.
+// Config configures a replica. Store, Bus, Pool, Replica and Limits are required.
 type Config struct {
 	Store     *store.Store
 	Bus       *dispatch.Bus

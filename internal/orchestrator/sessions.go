@@ -25,7 +25,7 @@ type SessionSpec struct {
 
 	Permissions  policy.Layer
 	Approvals    policy.Approvals // how approvals that sub-agents request are handled; unspecified: the orchestrator's default
-	Source       string           // the external user on whose behalf it is opened; empty: none
+	Source       string           // the external source that opened it; empty: none
 	NoBackground bool
 	OnComplete   string // the URL to call when a run of the root has ended; empty: the agent definition's
 	OnApproval   string // the URL to call when an approval is requested; empty: none
@@ -139,7 +139,7 @@ type UserMessage struct {
 	Task      tree.TaskID // zero: the current branch
 	Text      string
 	Interrupt bool
-	Source    string // the external user on whose behalf it is sent; empty: none
+	Source    string // the external source of the message; empty: none
 }
 
 // SendMessage sends a user message to a task of the session, and returns the task afterwards.

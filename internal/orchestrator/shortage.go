@@ -22,8 +22,8 @@ const (
 	idleNotClaiming          // slots are idle here, but do not claim the hints on the dispatch stream
 )
 
-// warnShortage warns when runs wait although their sessions may run them, and either no replica has
-// a worker or idle slots of this replica do not claim them.
+// warnShortage warns when runs wait although no cap holds them back, and either no replica has a
+// worker or idle slots of this replica do not claim them.
 func (s *Service) warnShortage(ctx context.Context) error {
 	now := s.Now()
 	what := s.shortage()

@@ -77,7 +77,7 @@ func (s *slotState) uncount() {
 	}
 }
 
-// setWorker sets the worker of the stream. Only the first call has an effect.
+// setWorker sets the worker of the stream. Only the first call has an effect, and none after close.
 func (s *slotState) setWorker(prober *alive.Prober, id string, from net.Addr, port uint32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

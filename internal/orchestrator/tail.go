@@ -86,7 +86,7 @@ func (t *tail) after(seq int64, room []watchEvent) (tailView, error) {
 	case seq == t.last:
 		return tailView{idle: t.idle, changed: t.changed}, nil
 	}
-	// The watcher has seen all events, and the tail may be about to read it.
+	// The watcher has just joined, or it has read events from the store that the tail is about to read.
 	return tailView{changed: t.changed}, nil
 }
 

@@ -59,7 +59,7 @@ func (s *Service) WaitTask(
 	defer s.hub.subscribe(id, w)()
 	waiting, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	runEnded, check := false, !s.hub.isNewAndRunning(tenant, w)
+	runEnded, check := false, !s.hub.isFirstUnderWay(tenant, w)
 	for ; ; check = true {
 		over := waiting.Err() != nil
 		if check || over {

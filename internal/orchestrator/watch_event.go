@@ -18,7 +18,7 @@ type watchEvent struct {
 	at      time.Time
 	step    *wire.Step
 	deleted bool // the event says that the session was deleted; it is the last one
-	busy    bool // the event says that a run is running, or will be
+	busy    bool // the event says that a run is RUNNING, or waits for a worker
 }
 
 // readLog reads up to watchBatch events after the event with the number after, or from the

@@ -307,8 +307,8 @@ func badRequest(err error) error {
 	return tree.ErrBadInput.With("%v", err)
 }
 
-// sendAnswers waits for each request in turn and sends its outcome. It also tells the worker when its
-// attempt is revoked. Once the stream is broken it sends nothing more: the worker learns over
+// sendAnswers waits for each request in turn and sends its outcome. It also tells the worker when
+// its attempt is revoked. Once the stream is broken it sends nothing more: the worker learns over
 // another stream what was stored.
 func (l *slot) sendAnswers() {
 	ctx := l.stream.Context()

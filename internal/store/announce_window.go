@@ -29,8 +29,8 @@ func (a *announceWindow) open(room, inForce int, lease time.Duration) {
 // close is called when a run may be waiting for its turn.
 func (a *announceWindow) close() { a.open(0, 0, 0) }
 
-// mayHaveBacklog reports whether a run may be waiting for its turn.
-func (a *announceWindow) mayHaveBacklog() bool {
+// mayHaveQueuedRuns reports whether a run may be waiting for its turn.
+func (a *announceWindow) mayHaveQueuedRuns() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.room == 0

@@ -14,8 +14,8 @@ type Offer struct {
 	Nonce  uint64
 	// Next is an announced run, of a session with the same committer as the request's. Zero: a run
 	// that becomes ready with the request, which is a new child of the run that parks, or the
-	// parent that waited for the run that ends. Such a run is taken only if no other run waits
-	// longer for that.
+	// parent that waited for the run that ends. Such a run is claimed only if no other run has to
+	// wait longer because of that.
 	Next Announced
 	// IdleSlots is how many other slots are idle. Runs that are announced and not yet claimed are
 	// on their way to them.
@@ -69,7 +69,7 @@ func (b *batch) fillSlot(ctx context.Context, p *Pending, answer tree.Answer) (t
 
 // claim decides the claim of a run. The second error fails the whole batch.
 func (b *batch) claim(ctx context.Context, id tree.SessionID, claim tree.Claim) (got *tree.Claimed, refused, err error) {
-	granted, err := b.isAnnounced(ctx, id, claim)
+	granted, err := b.capsAllowClaim(ctx, id, claim)
 	if err != nil || !granted {
 		return nil, tree.ErrNotReady.With("it is not its turn"), err
 	}

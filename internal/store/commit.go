@@ -24,7 +24,7 @@ type batch struct {
 	events         map[tree.SessionID][][]byte // as they are stored
 	agents         map[string]*[]AgentVersion  // of the tenants whose runs are claimed or whose sessions are opened
 	locked         bool                        // the existing sessions are locked, or will be with the next statements; see locking.go
-	resultsMissing bool                        // rows of later lookups did not arrive: the connection was lost after the commit
+	resultsMissing bool                        // rows of loadLater did not arrive: the connection was lost after the commit
 	mode           commitMode
 	standby        Standby // nil: no slot stands by
 	assignments    []slotAssignment
@@ -123,7 +123,8 @@ func (c *committer) commitSeparately(ctx context.Context, queued []*Pending, ref
 	return true
 }
 
-// errChanged says that another replica has changed what a batch was decided on.
+// errChanged says that another transaction, of this replica or another one, has changed what a
+// batch was decided on.
 var errChanged = errors.New("store: a session, or a tenant's agents, are not as they are held")
 
 // commitMode says what an attempt at a transaction assumes.
@@ -142,8 +143,8 @@ const (
 	modeReread
 )
 
-// transact makes one transaction of a batch. If another replica has changed what it was decided on,
-// the transaction is made again on the current state.
+// transact makes one transaction of a batch. If another transaction has changed what it was decided
+// on, the batch is decided again on the current state.
 func (c *committer) transact(ctx context.Context, queued []*Pending) (b *batch, answers []commandResult, err error) {
 	care := modeOptimistic
 	if c.Exclusive() {

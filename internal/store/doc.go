@@ -49,15 +49,17 @@
 //
 // # Claims
 //
-// A worker that claims a run needs its conversation, most of which was written a moment
-// before. A committer caches it: first_message_cache.go for a new child, tail_cache.go for a
+// A worker that claims a run needs its conversation, which most often was written a moment
+// before. A committer caches that: first_message_cache.go for a new child, tail_cache.go for a
 // parent that wakes.
 //
-// There are three ways to claim a run without announcing it first. A run that becomes ready
-// when a worker gives another run back, or a waiting run of another session, may be claimed in
-// that same transaction (claim_next.go). If a slot stands by, a run that becomes ready is
-// claimed for it at once (standby.go). Callers that wait for the end of a run get it from the
-// commit (task_status.go, prompt_cache.go).
+// There are three ways to claim a run without a hint. When a worker gives its run back, the same
+// transaction may claim a run that becomes ready with it, or a run of another session that has
+// waited for a slot (claim_next.go). If a slot stands by, a run that becomes ready is claimed
+// for it at once (standby.go).
+//
+// Callers that wait for the end of a run get it from what the commit knows (task_status.go,
+// prompt_cache.go).
 //
 // # Reading
 //

@@ -70,7 +70,7 @@ func (b *batch) adoptSessions(queued []*Pending) (order []tree.SessionID) {
 			s := b.sessionCache.get(id)
 			if s == nil {
 				s = &cachedSession{view: tree.NewView(nil)}
-				if p.opensSession() {
+				if p.opensWithGeneratedID() {
 					s.state = cachePresumedNew
 				}
 			}

@@ -38,9 +38,9 @@ func (b *batch) rootStart(id tree.SessionID) *RootStart {
 	return &RootStart{s.view.Session().Tenant, TaskStatusOf(root)}
 }
 
-// opensSession reports whether a command opens a session with a generated id. Without an
+// opensWithGeneratedID reports whether a command opens a session with a generated id. Without an
 // idempotency key nobody else can know that id.
-func (p *Pending) opensSession() bool {
+func (p *Pending) opensWithGeneratedID() bool {
 	_, creates := p.cmd.(tree.CreateSession)
 	return creates && p.key == nil
 }

@@ -225,9 +225,9 @@ func (p *pick) mark(r *Ready, until int64) {
 	p.marks = append(p.marks, []any{until, idColumn(&r.Session), idColumn(&r.Task), r.Epoch})
 }
 
-// isAnnounced reports whether a claim may be decided. Under caps only announced runs can be
+// capsAllowClaim reports whether a claim may be decided. Under caps only announced runs can be
 // claimed, because caps are kept where runs are announced.
-func (b *batch) isAnnounced(ctx context.Context, id tree.SessionID, c tree.Claim) (bool, error) {
+func (b *batch) capsAllowClaim(ctx context.Context, id tree.SessionID, c tree.Claim) (bool, error) {
 	granted := true // without a row, the core refuses the claim
 	if b.Caps == (Caps{}) {
 		return granted, nil

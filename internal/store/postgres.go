@@ -143,7 +143,7 @@ const (
 	classUnauthorized = "28"
 )
 
-// ErrRefused says that the server refuses to open the database, and will go on to do so until
+// ErrRefused says that the server refuses to open the database, and will continue to refuse until
 // somebody changes something.
 var ErrRefused = errors.New("the server refuses it")
 

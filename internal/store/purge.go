@@ -97,9 +97,9 @@ func (b *batch) purgeSome(ctx context.Context, id tree.SessionID) (removed int, 
 	return removed, empty, err
 }
 
-// IdleSessions scans some sessions after an id. It returns those with no run under way and no
+// InactiveSessions scans some sessions after an id. It returns those with no run under way and no
 // change for the quiet time. last is the id to continue after; zero at the end.
-func (s *Store) IdleSessions(ctx context.Context, quiet time.Duration, after tree.SessionID, look int) (old []tree.SessionID, last tree.SessionID, err error) {
+func (s *Store) InactiveSessions(ctx context.Context, quiet time.Duration, after tree.SessionID, look int) (old []tree.SessionID, last tree.SessionID, err error) {
 	seen := 0
 	err = s.db.load(ctx, lookup{"sessions_old", [][]any{{s.clock(), quiet.Microseconds(), after[:], look}}, func(row row) error {
 		var is bool

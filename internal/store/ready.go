@@ -57,8 +57,8 @@ type readySummary struct {
 	inForce int  // announcements that have not expired
 }
 
-// MayHaveBacklog reports whether a ready run may be waiting for its turn.
-func (s *Store) MayHaveBacklog() bool { return s.window.mayHaveBacklog() }
+// MayHaveQueuedRuns reports whether a ready run may be waiting for its turn.
+func (s *Store) MayHaveQueuedRuns() bool { return s.window.mayHaveQueuedRuns() }
 
 // ReleaseReady takes back an announcement: the run can be picked again at once.
 func (s *Store) ReleaseReady(ctx context.Context, session tree.SessionID, task tree.TaskID, epoch int64) error {

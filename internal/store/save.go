@@ -51,8 +51,8 @@ func (b *batch) save(ctx context.Context) error {
 }
 
 // newTasksSuffix ends the names of statements that write whole tasks. New tasks are not sorted by
-// their keys, because they will be claimed in that order. Rows on one PostgreSQL page that one
-// transaction updates find no room there for their new versions.
+// their keys. Tasks are claimed in key order, so sorted tasks that one transaction claims would
+// share a PostgreSQL page, which has no room for their new versions.
 const newTasksSuffix = "_tasks"
 
 // keyOrder orders rows of a table by their key columns, which come first. Inserts in key order fill
@@ -234,9 +234,10 @@ func (b *batch) collectQueues(id tree.SessionID, c *tree.Changes, put func(strin
 	}
 }
 
-// placeReady decides how a ready run waits, and counts it. It is announced at once while no other
-// run waits. It is held back if its session already runs as many tasks as it may. Otherwise it
-// waits for its turn. Runs of one session take their turns in the order in which they are placed.
+// placeReady decides how a ready run waits, and counts it. It is held back if its session already
+// runs as many tasks as it may. Otherwise it is announced at once while no other run waits, and the
+// window has room; if not, it waits for its turn. Runs of one session take their turns in the order
+// in which they are placed.
 func (b *batch) placeReady(id tree.SessionID, r *tree.Ready) Ready {
 	s := b.sessions[id].view.Session()
 	row := Ready{Session: id, Ready: *r, Replica: b.Replica, tenant: s.Tenant}

@@ -41,7 +41,8 @@ func (s *storedSession) columns(to []any) []any {
 	return appendSessionRow(to, &s.Session, &s.sessionExtras)
 }
 
-// loadRow takes in a session's row. The cached view stays if it has the same version.
+// loadRow takes in a session's row. The cached view stays if it is not dirty and has the row's
+// version.
 func (s *cachedSession) loadRow(row *tree.Session, extras sessionExtras) {
 	state := cacheValid
 	if s.row != nil {
@@ -165,8 +166,8 @@ func (b *batch) discardSessions() {
 	b.returnSlots()
 }
 
-// markSessionsDirty is discardSessions for a batch that is made again because another replica has
-// changed one of the sessions. They stay cached for predictions.
+// markSessionsDirty is discardSessions for a batch that is made again after errChanged. The
+// sessions stay cached for predictions.
 func (b *batch) markSessionsDirty() {
 	for _, id := range b.order {
 		b.sessions[id].state = cacheDirty

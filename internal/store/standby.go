@@ -37,7 +37,7 @@ type Assignment struct {
 // CachedConversation is what the commit that has claimed a run knows of its conversation.
 type CachedConversation struct {
 	conversation *Conversation // of a run that was claimed for the first time
-	woken        *wokenRun     // of a run that was claimed after a wait
+	woken        *wokenRun     // of a run that was claimed again, such as after a wait
 }
 
 // ConversationFromCache gives the conversation of a claimed run from what its commit knew; nil if
@@ -79,7 +79,8 @@ func (b *batch) idleSlots() int {
 }
 
 // claimForStandby claims runs that have become ready for the slots that stand by: foreground runs
-// first, then in order of arrival. It does so only if no run waits for its turn.
+// first, then in order of arrival. It does so only if no other run needs these slots: none waits
+// for its turn, and other slots are idle for those that are announced.
 func (b *batch) claimForStandby(ctx context.Context) error {
 	if spare := b.idleSlots(); spare < 0 || !b.window.fitsIdleSlots(spare) {
 		return nil

@@ -11,9 +11,9 @@ import (
 
 // tailCache caches the last messages of transcripts that this process has written, so that a parent
 // that wakes need not be read: its answer and the ends of its children were committed here a moment
-// before. A tail begins with a message that makes calls, or that follows what transcript.Held has.
-// Messages never change; the task's row tells whether the tail is complete. Only the committer uses
-// it.
+// before. A tail begins with a message that makes calls, or with one that follows the messages in
+// Store.held. Messages never change; the task's row tells whether the tail is complete. Only the
+// committer uses it.
 type tailCache struct {
 	tails map[sessionKey[tree.TaskID]]*transcriptTail
 	bytes int
@@ -171,7 +171,8 @@ func (b *batch) wokenRun(claimed *tree.Claimed) *wokenRun {
 	}
 }
 
-// wokenRun is a run that was claimed after a wait, with the cached tail of its conversation.
+// wokenRun is a run that was claimed again, such as after a wait, with the cached tail of its
+// conversation.
 type wokenRun struct {
 	task   tree.Task
 	tail   *transcriptTail

@@ -86,9 +86,9 @@ func (s *Session) Reserved() Budget {
 	return reserved
 }
 
-// Cap is how many tasks may be with workers at once: as many as the rest of the budget covers one
-// call each for, but at least one. Once the budget is spent, no model is called, and all runs may
-// end.
+// Cap is how many tasks may be with workers at once: at most Limits.Running, and no more than can
+// make one call each with the rest of the budget, but at least one. Once the budget is spent, no
+// model is called, and only Limits.Running counts, so that all runs can end.
 func (s *Session) Cap() int {
 	most := s.Limits.Running
 	if s.spent() != "" {

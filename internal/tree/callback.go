@@ -31,7 +31,7 @@ type CallbackKey struct {
 // Key is the key of the callback.
 func (c *Callback) Key() CallbackKey { return CallbackKey{c.Task, c.Run, c.Approval} }
 
-// Callback is the callback of the approval; nil if there is none any more.
+// Callback is the callback of the approval; nil if it never had one, or the callback has ended.
 func (a *Approval) Callback() *Callback {
 	if a == nil || a.State != ApprovalOpen || a.URL == "" {
 		return nil

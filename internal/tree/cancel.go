@@ -91,7 +91,7 @@ func (n *needs) fail(t *Task) {
 }
 
 // cancelRuns ends the runs of several tasks together, from the top down and without news to any of
-// them, so that no task is woken by an end that belongs to its own.
+// them, so that no task is woken by the end of a child when its own run is about to end.
 func (d *decision) cancelRuns(tasks []*Task, reason Reason, detail string) int {
 	var ending []*Task
 	for _, t := range tasks {

@@ -13,7 +13,7 @@ type DenialCause uint8
 const (
 	DenialUnspecified  DenialCause = iota
 	DeniedByPermission             // by a rule or a mode
-	DeniedUnasked                  // it needs approval, and nobody can be asked
+	DeniedUnasked                  // it needs approval, and nobody was asked
 	DeniedByDecision               // by the person who decided
 	DeniedByExpiry                 // not decided in time
 )

@@ -50,8 +50,8 @@ type Expire struct {
 	Due  time.Time // the timer's due time; zero: any timer
 }
 
-// stale reports whether the timer that is due is not the current one: what it was for started after
-// that, or is due later.
+// stale reports whether the timer that is due no longer applies: what is waited for now began after
+// that timer was due, or has a later due time.
 func (c Expire) stale(began, due time.Time) bool {
 	return !c.Due.IsZero() && (c.Due.Before(due) || !c.Due.After(began))
 }
@@ -238,7 +238,7 @@ func (c Expire) decide(d *decision) (Answer, error) {
 	}
 	if c.ofRun() {
 		set(&d.view.changes.Timers, CallKey{c.Task, c.Ref}, nil)
-		d.runTimedOut(t, c.Ref)
+		d.handleRunTimeout(t, c.Ref)
 		return Done{}, nil
 	}
 	call := d.view.call(c.Task, c.Ref)
@@ -249,7 +249,7 @@ func (c Expire) decide(d *decision) (Answer, error) {
 		}
 	case call != nil && call.State == CallWaiting:
 		if child := d.view.task(call.Child.Task); !child.isAwaitedBy(call) || !c.stale(child.AcceptedAt, time.Time{}) {
-			d.joinTimedOut(t, call)
+			d.handleJoinTimeout(t, call)
 		}
 	default:
 		set(&d.view.changes.Timers, CallKey{c.Task, c.Ref}, nil)
@@ -260,8 +260,8 @@ func (c Expire) decide(d *decision) (Answer, error) {
 // ofRun reports whether the timer belongs to a run, not to a call.
 func (c Expire) ofRun() bool { return c.Ref.Message == 0 }
 
-// runTimedOut ends a run whose time is up. A timer of an earlier attempt or run is ignored.
-func (d *decision) runTimedOut(t *Task, timer CallRef) {
+// handleRunTimeout ends a run whose time is up. A timer of an earlier attempt or run is ignored.
+func (d *decision) handleRunTimeout(t *Task, timer CallRef) {
 	var due time.Time
 	var reason Reason
 	var detail string

@@ -102,8 +102,9 @@ type (
 		ExitCode int
 		Message  string
 	}
-	// CallbackEnded says that a callback was answered or given up: that of the end of a run, or
-	// that of an approval. It comes after the run's result and belongs to no run.
+	// CallbackEnded says that a callback was answered or given up. It belongs to no run. For the
+	// callback of the end of a run it comes after the run's result; for the callback of an
+	// approval it can come before that.
 	CallbackEnded struct {
 		Run       int
 		Approval  ApprovalID `json:",omitzero"` // zero: it is that of the run's end

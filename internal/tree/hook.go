@@ -69,7 +69,7 @@ const (
 	HookOverruled                      // it wanted the sub-agent to continue, which has done so often enough
 	HookFailed                         // an exit code, a signal, an HTTP status, or an invalid answer
 	HookTimedOut                       // it took too long and was stopped
-	HookMissing                        // the program does not exist, or the connection was refused
+	HookMissing                        // the program is missing or not executable, or no connection could be made
 	HookForbidden                      // it comes with the definition, and the worker runs no such hooks
 )
 

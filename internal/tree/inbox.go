@@ -59,8 +59,8 @@ func (c ClearInbox) decide(d *decision) (Answer, error) {
 // interrupt brings a run to its boundary as far as that depends on its children and commands.
 // Children that it waits for move to the background. Calls that wait for output are closed with the
 // output so far. Running commands move to the background. A model call and other tools are not
-// aborted; the boundary is reached when the last of them is done. It returns the number of children
-// that were moved.
+// aborted; the boundary is reached when the last of them is done. Where background work is switched
+// off, nothing moves to the background. It returns the number of children that were moved.
 func (d *decision) interrupt(t *Task) int {
 	moved := 0
 	if !t.State.Active() || t.OpenCalls == 0 {

@@ -3,9 +3,9 @@ package tree
 import "time"
 
 // Join says what the ends of the other children of one message mean for a child. If it is not
-// [JoinAll], the child is in a race with the other children in that message with such a policy: it
-// is cancelled when so many of them have completed. In a waiting call it is how many still have to
-// complete.
+// [JoinAll], the child is in a race with those other children that do not have JoinAll either. Its
+// value is how many of them have to complete before the child is cancelled. In a waiting call it is
+// how many still have to complete.
 type Join uint8
 
 // The policies. Values between JoinAny and JoinMax are quorums.
@@ -77,9 +77,9 @@ func (n *needs) complete(t *Task) {
 	}
 }
 
-// joinTimedOut is called when a call has waited as long as it may. Its child moves to the
+// handleJoinTimeout is called when a call has waited as long as it may. Its child moves to the
 // background, or is cancelled where background work is switched off.
-func (d *decision) joinTimedOut(t *Task, c *Call) {
+func (d *decision) handleJoinTimeout(t *Task, c *Call) {
 	if child := d.view.task(c.Child.Task); child.isAwaitedBy(c) && d.session().Limits.NoBackground {
 		d.cancel(child, ReasonCancelledByParent, "the join's deadline passed, and background work is switched off")
 		return

@@ -44,7 +44,7 @@ type Created struct {
 type Send struct {
 	Task      TaskID // zero: the current branch
 	Message   []Block
-	Interrupt bool   // brings a run to its boundary now, as far as that depends on its children
+	Interrupt bool   // brings a run to its boundary now, as far as that depends on its children and commands
 	Source    string // the external source of the message; empty: none
 	Trace     Trace  // the parent of a run that starts with it; zero: a trace of its own
 }

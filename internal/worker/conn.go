@@ -90,7 +90,7 @@ type request struct {
 	conn            *conn
 	req             *pb.WorkRequest
 	answered        chan struct{}
-	inWindow        bool // it has a place in the window, as all have but the claim of a given run
+	inWindow        bool // it has a place in the window; only the claim of a given run has none
 	response        *pb.WorkResponse
 	transcriptParts []*pb.Message  // of a claim: the transcript so far, after the held messages
 	heldMessages    []tree.Message // of an end: held messages of the run that may be given next
@@ -314,7 +314,7 @@ func (c *conn) currentReplica() (replica string, changed <-chan struct{}) {
 	return c.stream.welcome.GetReplicaId(), c.detached
 }
 
-func (c *conn) isIdle() bool {
+func (c *conn) isAttemptOver() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.attemptOver

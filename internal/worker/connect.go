@@ -78,7 +78,7 @@ func (c *conn) logUnreachable(ctx context.Context, err error) {
 // maxReconnectDelay is short while an attempt is in progress, which has only the grace period to
 // reconnect.
 func (c *conn) maxReconnectDelay() time.Duration {
-	if c.isIdle() {
+	if c.isAttemptOver() {
 		return retryMax
 	}
 	return reconnectMaxAttached

@@ -5,7 +5,8 @@ import (
 	"sync"
 )
 
-// Drain makes the worker take no more runs. Run returns when the current runs have ended.
+// Drain makes the worker take no more runs. Run returns when the current runs and background
+// commands have ended.
 func (w *Worker) Drain() {
 	w.drainOnce.Do(func() {
 		w.Logger.Info("draining: the worker claims no more runs", "busy", w.Busy())

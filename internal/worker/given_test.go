@@ -72,8 +72,8 @@ func TestGivenRun(t *testing.T) {
 		if !slices.Equal(stream.kinds, c.want) {
 			t.Errorf("%s: %q was sent, not %q", name, stream.kinds, c.want)
 		}
-		if l.isIdle() || len(l.window) != 1 {
-			t.Errorf("%s: the line is idle: %v, requests under way: %d", name, l.isIdle(), len(l.window))
+		if l.isAttemptOver() || len(l.window) != 1 {
+			t.Errorf("%s: the attempt is over: %v, requests under way: %d", name, l.isAttemptOver(), len(l.window))
 		}
 	}
 }
@@ -111,8 +111,8 @@ func TestGivenRunIsAskedFor(t *testing.T) {
 		if l.isCurrent(j) {
 			t.Errorf("%s: the attempt that is over is on the line", name)
 		}
-		if l.isIdle() != (c.given == nil) || l.isIdle() != (len(l.unanswered) == 0) || len(l.window) > 0 {
-			t.Errorf("%s: the line is idle: %v, requests under way: %d", name, l.isIdle(), len(l.window))
+		if l.isAttemptOver() != (c.given == nil) || l.isAttemptOver() != (len(l.unanswered) == 0) || len(l.window) > 0 {
+			t.Errorf("%s: the attempt is over: %v, requests under way: %d", name, l.isAttemptOver(), len(l.window))
 		}
 		if c.given == nil {
 			continue
@@ -137,8 +137,8 @@ func TestGivenRunIsLost(t *testing.T) {
 	if _, _, err := l.takeGivenRun(t.Context(), func() {}); !errors.Is(err, loop.ErrLost) {
 		t.Errorf("taking it up ended with %v", err)
 	}
-	if !l.isIdle() || len(l.window) > 0 {
-		t.Errorf("the line is idle: %v, requests under way: %d", l.isIdle(), len(l.window))
+	if !l.isAttemptOver() || len(l.window) > 0 {
+		t.Errorf("the attempt is over: %v, requests under way: %d", l.isAttemptOver(), len(l.window))
 	}
 }
 

@@ -71,7 +71,7 @@ func (j *journal) send(req *pb.WorkRequest) *request {
 	}
 	c.redact(req)
 	r := &request{conn: c, req: req, answered: make(chan struct{}), inWindow: true}
-	if j.offerSlot != nil && releasesRun(req) {
+	if j.offerSlot != nil && givesRunBack(req) {
 		req.Takes, r.heldMessages = j.offerSlot()
 	}
 	c.window <- struct{}{} // freed by an answer or by the end of the attempt
@@ -100,8 +100,8 @@ func (j *journal) send(req *pb.WorkRequest) *request {
 // answer. Requests that arrive together are stored in one transaction.
 func expectsMore(req *pb.WorkRequest) bool { return req.GetAppend() != nil || req.GetSpawn() != nil }
 
-// releasesRun reports whether a request releases the run, unless there is news for it.
-func releasesRun(req *pb.WorkRequest) bool {
+// givesRunBack reports whether a request gives the run back, unless there is news for it.
+func givesRunBack(req *pb.WorkRequest) bool {
 	return req.GetPark() != nil || req.GetEnd() != nil || req.GetStopHooks() != nil
 }
 

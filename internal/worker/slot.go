@@ -121,7 +121,7 @@ func (w *Worker) runGiven(workCtx, claimCtx context.Context, c *conn) bool {
 	return a != nil
 }
 
-// runAttempt executes an attempt until its run is released or lost. ctx is the attempt's.
+// runAttempt executes an attempt until its run is given back or lost. ctx is the attempt's.
 func (w *Worker) runAttempt(workCtx, ctx context.Context, c *conn, a *assignment, journal *journal) {
 	task := a.GetTask()
 	log := w.attemptLogger(task.GetSessionId(), task.GetId(), task.GetEpoch())

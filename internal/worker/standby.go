@@ -7,8 +7,8 @@ import (
 	"github.com/coppice-run/coppice/internal/wire"
 )
 
-// offerStandby tells the orchestrator that the idle slot stands by, if the replica supports that.
-// takeGivenRun returns the run once waitStandby has returned.
+// offerStandby offers the orchestrator that the idle slot stands by, if the replica supports that.
+// If the slot is given a run, takeGivenRun returns it once waitStandby has returned.
 func (c *conn) offerStandby(claim *pb.Claim) {
 	c.sendMu.Lock()
 	defer c.sendMu.Unlock()

@@ -22,8 +22,8 @@ func standing(t *testing.T) (*conn, *sentOver) {
 	if reply, err := end.Wait(t.Context()); err != nil || !reply.Ended {
 		t.Fatalf("the end was answered with %v, %v", reply, err)
 	}
-	if rests := l.detachIfIdle(l.stream); !l.isIdle() || rests || len(l.window) > 0 {
-		t.Fatalf("the line is idle: %v, rests: %v, requests under way: %d", l.isIdle(), rests, len(l.window))
+	if rests := l.detachIfIdle(l.stream); !l.isAttemptOver() || rests || len(l.window) > 0 {
+		t.Fatalf("the attempt is over: %v, rests: %v, requests under way: %d", l.isAttemptOver(), rests, len(l.window))
 	}
 	return l, stream
 }
@@ -52,8 +52,8 @@ func TestARunComesToALineThatStandsBy(t *testing.T) {
 	if a, _, err := l.takeGivenRun(t.Context(), func() {}); err != nil || a == nil || len(a.heldMessages) != 1 {
 		t.Errorf("taken up was %v, %v", a, err)
 	}
-	if l.isIdle() || len(l.window) > 0 {
-		t.Errorf("the line is idle: %v, requests under way: %d", l.isIdle(), len(l.window))
+	if l.isAttemptOver() || len(l.window) > 0 {
+		t.Errorf("the attempt is over: %v, requests under way: %d", l.isAttemptOver(), len(l.window))
 	}
 }
 
@@ -113,8 +113,8 @@ func TestAStreamBreaksUnderALineThatStandsBy(t *testing.T) {
 		if got := stream.sent[0].GetReattach().GetTakesNonce(); got != 7 {
 			t.Errorf("%s: it asked for what was given under %d", name, got)
 		}
-		if l.isIdle() != (c.given == nil) || l.isIdle() != (len(l.unanswered) == 0) || len(l.window) > 0 {
-			t.Errorf("%s: the line is idle: %v, requests under way: %d", name, l.isIdle(), len(l.window))
+		if l.isAttemptOver() != (c.given == nil) || l.isAttemptOver() != (len(l.unanswered) == 0) || len(l.window) > 0 {
+			t.Errorf("%s: the attempt is over: %v, requests under way: %d", name, l.isAttemptOver(), len(l.window))
 		}
 	}
 }
@@ -155,8 +155,8 @@ func TestALineOffersToStandBy(t *testing.T) {
 		if !slices.Equal(stream.kinds, c.want) {
 			t.Errorf("%s: %q was sent, not %q", name, stream.kinds, c.want)
 		}
-		if l.isIdle() == c.knows || len(l.window) > 0 {
-			t.Errorf("%s: the line is idle: %v, requests under way: %d", name, l.isIdle(), len(l.window))
+		if l.isAttemptOver() == c.knows || len(l.window) > 0 {
+			t.Errorf("%s: the attempt is over: %v, requests under way: %d", name, l.isAttemptOver(), len(l.window))
 		}
 		if !c.knows {
 			continue

@@ -15,9 +15,9 @@ import (
 
 // A stream on which nothing is received for silenceTimeout is broken. An idle stream is replaced
 // once it is older than its maxAge, so that streams spread over all replicas, including new ones.
-// (Package api describes how connections learn which replicas exist: by ending.) The first stream
-// has a short maximum age, because it went to whichever replica was reachable at that moment, as
-// did most others.
+// (Package api describes how connections learn which replicas exist: by ending.) The first stream,
+// and one that replaces a broken stream, have a short maximum age: they went to whichever replica
+// was reachable at that moment, as did most others.
 const (
 	heartbeatInterval = time.Second
 	silenceTimeout    = 3 * time.Second
@@ -109,8 +109,9 @@ func (s *workStream) receive(now func() time.Time) (*pb.WorkResponse, error) {
 // features returns the orchestrator's features.
 func (s *workStream) features() wire.Features { return s.welcome.GetFeatures() }
 
-// watch sends heartbeats, and ends the stream when the other side is silent, or when the stream is
-// too old and detach succeeds. beat may block.
+// watch keeps the stream alive with beat, which sends a heartbeat and may block. It ends the stream
+// when the other side is silent, or when the stream is too old and rest returns true: no request is
+// sent over it any more.
 func (s *workStream) watch(now func() time.Time, beat func(), rest func() bool) {
 	if s.features().Has(wire.FeatureHeartbeat) {
 		go func() {

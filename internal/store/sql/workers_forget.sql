@@ -1,5 +1,5 @@
--- Deletes workers whose replica has been deleted, if they were marked as draining more than a
--- day ago and no replica knows them any more.
+-- Deletes the workers of deleted replicas, and marks of draining workers (which have no replica)
+-- that are older than a day. Workers that another replica still knows are kept.
 -- Inputs: now.
 -- Result: none.
 DELETE FROM workers WHERE (SELECT id FROM replicas WHERE replicas.id = workers.replica) IS NULL

@@ -11,8 +11,8 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// tenantAgents: each tenant has its own; what it puts counts at once, and versions
-// stay when they don't count any more.
+// tenantAgents: each tenant has its own agents. A version that a tenant puts is current at once,
+// and versions stay when they are no longer current.
 func tenantAgents(t *testing.T, d Dialect) {
 	b := setup(t, d)
 	ctx := t.Context()
@@ -59,7 +59,7 @@ func tenantAgents(t *testing.T, d Dialect) {
 	eq(t, "how many versions there are of another tenant's", len(must[[]store.AgentVersion](t)(b.AgentVersions(ctx, "other", "b", 10))), 0)
 }
 
-// pins: the model of a task is what it was pinned to.
+// pins: the model of a task is the one that it has pinned.
 func pins(t *testing.T, d Dialect) {
 	b := setup(t, d)
 	id := session(1)
@@ -75,8 +75,8 @@ func pins(t *testing.T, d Dialect) {
 	}
 }
 
-// agentsThen: a session is opened only as long as its tenant's agents are those that it was put
-// together with. What is in the same transaction is carried out.
+// agentsThen: a session is opened only if its tenant's agents are still those that the command was
+// made with. Other commands of the same transaction are carried out.
 func agentsThen(t *testing.T, d Dialect) {
 	b := setup(t, d)
 	ctx := t.Context()
@@ -121,7 +121,7 @@ func agentsThen(t *testing.T, d Dialect) {
 	b.createdWith(one, 20, nil)
 }
 
-// createdWith opens a session with what its tenant's agents were then.
+// createdWith opens a session with a snapshot of its tenant's agents.
 func (b *bundle) createdWith(then *store.AgentsSnapshot, n int, want error) {
 	b.t.Helper()
 	cmd := create(n)

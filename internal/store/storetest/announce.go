@@ -20,24 +20,24 @@ func (b *bundle) announcedOnCommit() (found []tree.SessionID) {
 	return found
 }
 
-// readyAhead: while nothing waits, as many runs as there is room for count as announced
-// with the commit that makes them ready. Nobody is passed over for them, and what was
-// not put on the stream comes again.
+// readyAhead: while no run waits, as many runs as there is room for count as announced with the
+// commit that makes them ready. No run is passed over for them, and a run whose hint was never
+// published is picked again.
 func readyAhead(t *testing.T, d Dialect) {
 	c := d.Fresh(t)
 	c.AnnounceOnCommit = true
 	b := d.opened(t, c)
 	b.run()
 	b.create(1, "hello")
-	eq(t, "whether the first may be waiting", b.MayHaveBacklog(), true)
+	eq(t, "whether the first may be waiting", b.MayHaveQueuedRuns(), true)
 	eq(t, "how many are announced before anybody has looked", len(b.announcedOnCommit()), 0)
 	eq(t, "how many wait", len(b.take(3)), 1)
 	eq(t, "how many wait then", len(b.take(3)), 0) // one of three places is taken
 	second := b.create(2, "hello")
 	b.create(3, "hello")
-	eq(t, "whether one may be waiting", b.MayHaveBacklog(), false)
+	eq(t, "whether one may be waiting", b.MayHaveQueuedRuns(), false)
 	b.create(4, "hello") // there is no room
-	eq(t, "whether one is waiting", b.MayHaveBacklog(), true)
+	eq(t, "whether one is waiting", b.MayHaveQueuedRuns(), true)
 	b.claim(session(2), second)
 	b.create(5, "hello") // it would go before the fourth
 	same(t, "what was announced with its commit", b.announcedOnCommit(), session(2), session(3))
@@ -55,7 +55,7 @@ func same(t *testing.T, what string, got []tree.SessionID, want ...tree.SessionI
 	}
 }
 
-// readyAheadCaps: where caps are kept, only the picker announces.
+// readyAheadCaps: under caps only the picker announces.
 func readyAheadCaps(t *testing.T, d Dialect) {
 	c := d.Fresh(t)
 	c.AnnounceOnCommit, c.Caps = true, store.Caps{All: 10}

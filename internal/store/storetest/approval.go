@@ -12,8 +12,8 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// approvals: they are there after a restart as they were, found by their id and in
-// pages, those of other tenants are not, and what is granted is kept.
+// approvals: approvals are unchanged after a restart. They are found by their id and in pages,
+// those of other tenants are not, and grants are kept.
 func approvals(t *testing.T, d Dialect) {
 	b := setup(t, d)
 	deny, err := policy.ParseRules([]string{"read(**/\\*)"})
@@ -69,7 +69,7 @@ func approvals(t *testing.T, d Dialect) {
 	}
 }
 
-// openFor compares how many approvals of all tenants are open, and for how long the oldest is.
+// openFor compares the number of open approvals of all tenants, and the age of the oldest.
 func (b *bundle) openFor(want int, wantOldest time.Duration) {
 	b.t.Helper()
 	open, oldest, err := b.OpenApprovals(b.t.Context())
@@ -78,7 +78,7 @@ func (b *bundle) openFor(want int, wantOldest time.Duration) {
 	}
 }
 
-// approvalByID: it is found by its id, for its tenant alone.
+// approvalByID: an approval is found by its id, but only for its tenant.
 func approvalByID(t *testing.T, b *bundle, session tree.SessionID, id tree.ApprovalID) {
 	t.Helper()
 	found, err := b.Approval(t.Context(), "acme", id)
@@ -93,8 +93,8 @@ func approvalByID(t *testing.T, b *bundle, session tree.SessionID, id tree.Appro
 	}
 }
 
-// approvalPages gives approvals, read page by page: those of a session, or the open
-// ones of all sessions of the tenant if it is zero.
+// approvalPages reads approvals page by page: those of a session, or the open ones of all sessions
+// of the tenant if the session is zero.
 func (b *bundle) approvalPages(session tree.SessionID, all bool, size int) []store.Approval {
 	b.t.Helper()
 	var found []store.Approval

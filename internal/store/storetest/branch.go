@@ -10,7 +10,7 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// ordinals are those of messages.
+// ordinals are the ordinals of messages.
 func ordinals(messages []tree.Message) []int {
 	var all []int
 	for _, m := range messages {
@@ -19,8 +19,8 @@ func ordinals(messages []tree.Message) []int {
 	return all
 }
 
-// branches: what conversations go on from is kept, and read as it was however the
-// base goes on; so are forks of forks, and the branch that is current.
+// branches: what a conversation continues from is stored, and reads the same however the base
+// continues. So do forks of forks, and the current branch.
 func branches(t *testing.T, d Dialect) {
 	f := newFamily(t, d)
 	answer := f.transcript[3]
@@ -73,8 +73,8 @@ func forked(prompt string) tree.Child {
 	return c
 }
 
-// summaries: the model sees the last one instead of what it sums up, and the
-// transcript keeps everything.
+// summaries: the model sees the last summary instead of the messages that it replaces, and the
+// transcript keeps all messages.
 func summaries(t *testing.T, d Dialect) {
 	b := setup(t, d)
 	id, root := session(1), b.create(1, "long")
@@ -100,7 +100,7 @@ func summaries(t *testing.T, d Dialect) {
 	}
 }
 
-// beginnings: a session begins with messages of another place as they were.
+// beginnings: a session begins with imported messages, unchanged.
 func beginnings(t *testing.T, d Dialect) {
 	b := setup(t, d)
 	cmd := create(1)

@@ -13,8 +13,8 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// callbacks: a run that has ended leaves its callback, which comes due again when
-// its lease is over, survives a restart, and goes when it was answered.
+// callbacks: an ended run leaves its callback. It becomes due again when its lease expires,
+// survives a restart, and is deleted when it was answered.
 func callbacks(t *testing.T, d Dialect) {
 	b := setup(t, d)
 	id, root := session(1), b.create(1, "go")
@@ -58,8 +58,8 @@ func callbacks(t *testing.T, d Dialect) {
 	}
 }
 
-// callbacksOfApprovals: an open approval leaves its callback, which comes due again when nobody
-// settles it, and goes with its end or with the decision.
+// callbacksOfApprovals: an open approval leaves its callback. It becomes due again if it is not
+// settled, and ends when it is settled or the approval is decided.
 func callbacksOfApprovals(t *testing.T, d Dialect) {
 	b := setup(t, d)
 	cmd := create(1)
@@ -95,7 +95,7 @@ func callbacksOfApprovals(t *testing.T, d Dialect) {
 	}
 }
 
-// asked gives the callbacks of approvals that are due, of which there are to be so many.
+// asked gives the due callbacks of approvals, and fails unless there are exactly so many.
 func (b *bundle) asked(want int) []store.Callback {
 	b.t.Helper()
 	due, next, err := b.DueApprovalCallbacks(b.t.Context(), "", 10, 10)
@@ -105,7 +105,7 @@ func (b *bundle) asked(want int) []store.Callback {
 	return due
 }
 
-// callbackHosts: however many callbacks of one host are due, those of others are found.
+// callbackHosts: however many callbacks of one host are due, those of other hosts are found.
 func callbackHosts(t *testing.T, d Dialect) {
 	b := setup(t, d)
 	for n, url := range []string{
@@ -140,8 +140,8 @@ func callbackHosts(t *testing.T, d Dialect) {
 	}
 }
 
-// callbackRound: however many hosts there are, a look is at some, and looks that go on after
-// one another come to all. A host may be as long as a URL.
+// callbackRound: one read covers some hosts, and consecutive reads cover all of them, however many
+// there are. A host may be as long as a URL.
 func callbackRound(t *testing.T, d Dialect) {
 	const hosts = 300
 	b := setup(t, d)
@@ -187,7 +187,7 @@ func (b *bundle) dueCallbacks() (int, error) {
 	return len(due), err
 }
 
-// callback makes up what becomes of the callback of a task's first run.
+// callback makes up what happens to the callback of a task's first run.
 func (h *history) callback(t *tree.Task) tree.Command {
 	if h.rng.IntN(2) == 0 {
 		return tree.TakeCallback{CallbackKey: tree.CallbackKey{Task: t.ID, Run: 1}, Lease: time.Second, MaxTries: 3}
@@ -197,7 +197,7 @@ func (h *history) callback(t *tree.Task) tree.Command {
 	}
 }
 
-// hooks makes up what hooks on a start or a stop have come to.
+// hooks makes up the results of start hooks or stop hooks.
 func (h *history) hooks(from tree.From) tree.Command {
 	if h.rng.IntN(2) == 0 {
 		return tree.StartHooks{From: from, Ran: []tree.HookRun{
@@ -210,7 +210,7 @@ func (h *history) hooks(from tree.From) tree.Command {
 	}
 }
 
-// compareCallbacks compares the callbacks that are stored with those in memory.
+// compareCallbacks compares the stored callbacks with those in memory.
 func (h *history) compareCallbacks(want *tree.Changes) {
 	h.t.Helper()
 	rows := must[*tree.SessionRows](h.t)(h.Rows(h.t.Context(), session(1)))

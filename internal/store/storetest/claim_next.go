@@ -8,11 +8,11 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// inPlace is how a worker claims what becomes ready with the end of its run.
+// inPlace is the offer with which a worker claims what becomes ready with the end of its run.
 var inPlace = store.Offer{Worker: "next", Nonce: 1<<63 + 77}
 
-// taken carries commands out in one transaction, the last of which offers the worker's slot.
-// It gives the run that the slot has got.
+// taken carries commands out in one transaction. The last command offers the worker's slot. It
+// gives the run that the slot got.
 func (b *bundle) taken(id tree.SessionID, looks bool, offer store.Offer, cmds ...tree.Command) (*tree.Claimed, tree.Answer) {
 	b.t.Helper()
 	b.close()
@@ -48,8 +48,8 @@ func (b *bundle) taken(id tree.SessionID, looks bool, offer store.Offer, cmds ..
 	return granted, answer
 }
 
-// taking: a slot whose run parks or ends takes what became ready with that, in the same
-// transaction, unless somebody else would have got it.
+// taking: a slot whose run parks or ends claims what became ready with that, in the same
+// transaction, unless the slot is needed for another run.
 func taking(t *testing.T, d Dialect) {
 	for name, test := range map[string]struct {
 		before     func(b *bundle)
@@ -110,8 +110,8 @@ func taking(t *testing.T, d Dialect) {
 	}
 }
 
-// takingNext: a slot whose run ends takes a run of its session that is announced, if nobody
-// else has it. One that keeps its run gets none.
+// takingNext: a slot whose run ends claims an announced run of its session, unless another worker
+// has it. A slot that keeps its run gets none.
 func takingNext(t *testing.T, d Dialect) {
 	c := d.Fresh(t)
 	c.AnnounceOnCommit = true

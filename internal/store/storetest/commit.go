@@ -25,7 +25,7 @@ func (b *bundle) submitted(id tree.SessionID, cmds ...tree.Command) []*store.Pen
 	return queued
 }
 
-// groupCommit: what has queued becomes one transaction, for many sessions.
+// groupCommit: everything that has queued becomes one transaction, for many sessions.
 func groupCommit(t *testing.T, d Dialect) {
 	c := d.Fresh(t)
 	c.Committers = 1
@@ -49,7 +49,7 @@ func groupCommit(t *testing.T, d Dialect) {
 	}
 }
 
-// batchBound: a transaction takes no more than it may.
+// batchBound: a transaction has at most the configured number of commands.
 func batchBound(t *testing.T, d Dialect) {
 	c := d.Fresh(t)
 	c.MaxBatch, c.Committers = 8, 1
@@ -66,7 +66,7 @@ func batchBound(t *testing.T, d Dialect) {
 	eq(t, "the number of commits", len(b.committed()), 3)
 }
 
-// refusals: a refused command changes nothing, for itself or for the others.
+// refusals: a refused command changes nothing, and does not affect the others.
 func refusals(t *testing.T, d Dialect) {
 	b := d.opened(t, d.Fresh(t))
 	id := session(1)
@@ -96,8 +96,8 @@ func refusals(t *testing.T, d Dialect) {
 	b.events(id)
 }
 
-// submitOrder: the requests of a stream are decided in the order in which they
-// were submitted; the core refuses any other.
+// submitOrder: the requests of a stream are decided in the order in which they were submitted; the
+// core refuses any other order.
 func submitOrder(t *testing.T, d Dialect) {
 	c := d.Fresh(t)
 	c.MaxBatch = 16 // so that there are several batches
@@ -115,8 +115,8 @@ func submitOrder(t *testing.T, d Dialect) {
 	}
 }
 
-// gapFree: however many write at once, a session's events have no gap, and the
-// hook hears of them in order.
+// gapFree: however many callers write concurrently, a session's events have no gap, and OnCommit
+// gets them in order.
 func gapFree(t *testing.T, d Dialect) {
 	const sessions, writers, each = 4, 8, 20
 	b := setup(t, d)
@@ -154,8 +154,7 @@ func gapFree(t *testing.T, d Dialect) {
 	}
 }
 
-// stopped: nobody waits for a store that has stopped, and nothing that was
-// refused is stored.
+// stopped: no caller waits for a store that has stopped, and nothing that was refused is stored.
 func stopped(t *testing.T, d Dialect) {
 	c := d.Fresh(t)
 	c.MaxBatch, c.Committers = 4, 1
@@ -189,7 +188,7 @@ func stopped(t *testing.T, d Dialect) {
 	}
 }
 
-// failedTransaction: all or nothing, and all goes on afterwards.
+// failedTransaction: a transaction is stored as a whole or not at all, and later commands work.
 func failedTransaction(t *testing.T, d Dialect) {
 	b := setup(t, d)
 	id := session(1)
@@ -217,8 +216,8 @@ func failedTransaction(t *testing.T, d Dialect) {
 // bomb is a command that panics.
 type bomb struct{ tree.Command }
 
-// panics: a defect fails the command that has it, as a defect, and none of those
-// that queue with it.
+// panics: a defect fails the command that has it, as a defect, and none of the commands that queued
+// with it.
 func panics(t *testing.T, d Dialect) {
 	c := d.Fresh(t)
 	c.Committers = 1

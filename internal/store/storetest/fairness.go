@@ -9,8 +9,8 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// flood opens a tenant's session whose root has so many children that wait, of
-// which it may run any number.
+// flood opens a tenant's session whose root has so many ready children; the session may run any
+// number of them.
 func (b *bundle) flood(n int, tenant string, children int, background bool) {
 	b.t.Helper()
 	cmd := create(n)
@@ -46,7 +46,7 @@ func readyTenants(t *testing.T, d Dialect) {
 	}
 }
 
-// readyShare: background runs go last, but not never.
+// readyShare: background runs go last, but they are not starved.
 func readyShare(t *testing.T, d Dialect) {
 	b := setup(t, d)
 	b.flood(1, "acme", 100, false)
@@ -56,8 +56,8 @@ func readyShare(t *testing.T, d Dialect) {
 	eq(t, "the share of the background", c[session(2)], 10)
 }
 
-// capped is a store that lets a tenant run four and all tenants six; two sessions of one and one
-// of another have ten runs each that wait.
+// capped is a store with a cap of four for each tenant and of six for all. Two sessions of one
+// tenant and one of another have ten ready runs each.
 func capped(t *testing.T, d Dialect) *bundle {
 	config := d.Fresh(t)
 	config.Caps = store.Caps{Tenant: 4, All: 6}
@@ -74,8 +74,8 @@ func capped(t *testing.T, d Dialect) *bundle {
 	return b
 }
 
-// readyCaps: no more is announced than the tenant and the installation may run, and
-// only what is announced can be claimed.
+// readyCaps: no more runs are announced than the caps of the tenant and of the installation allow,
+// and only announced runs can be claimed.
 func readyCaps(t *testing.T, d Dialect) {
 	b := capped(t, d)
 	taken := b.take(100)
@@ -110,8 +110,8 @@ func readyCaps(t *testing.T, d Dialect) {
 	eq(t, "how many are offered again when nobody claims them", len(b.take(100)), 2)
 }
 
-// readyCapsLost: what was announced and not claimed comes again, though a cap that it fills
-// itself holds up what is before it.
+// readyCapsLost: a run that was announced and not claimed is picked again, even if its own
+// announcement fills a cap that holds up runs before it.
 func readyCapsLost(t *testing.T, d Dialect) {
 	for name, caps := range map[string]store.Caps{"of a tenant": {Tenant: 2}, "of all": {All: 2}} {
 		t.Run(name, func(t *testing.T) {

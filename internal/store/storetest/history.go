@@ -16,9 +16,8 @@ import (
 	"github.com/coppice-run/coppice/internal/wire"
 )
 
-// histories: random commands, many to a transaction, some refused, with a
-// restart now and then, lead to the same answers and the same rows as one view
-// that never left memory.
+// histories: random commands, many per transaction, some refused, with restarts in between, lead to
+// the same answers and the same rows as one view that never left memory.
 func histories(t *testing.T, d Dialect) {
 	for seed := range uint64(6) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -43,8 +42,7 @@ func histories(t *testing.T, d Dialect) {
 	}
 }
 
-// history is a session that is played on a store and, in memory, on a view that
-// holds all rows there are.
+// history is a session that is played on a store and, in memory, on a view that holds all rows.
 type history struct {
 	*bundle
 	rng  *rand.Rand
@@ -52,7 +50,7 @@ type history struct {
 	ids  func() [16]byte
 }
 
-// play carries out commands in one go and compares the answers.
+// play carries out commands together and compares the answers.
 func (h *history) play(cmds ...tree.Command) {
 	h.t.Helper()
 	h.clock.advance(time.Second)
@@ -66,7 +64,7 @@ func (h *history) play(cmds ...tree.Command) {
 	}
 }
 
-// remember decides a command in memory. What the view does not hold is nowhere.
+// remember decides a command in memory. A row that the view does not hold does not exist.
 func (h *history) remember(cmd tree.Command) (tree.Answer, error) {
 	for missing := h.view.Missing(cmd); !missing.Empty(); missing = h.view.Missing(cmd) {
 		for _, id := range missing.Tasks {
@@ -101,7 +99,7 @@ func (h *history) tasks() []*tree.Task {
 	})
 }
 
-// command makes up a command that is likely to be taken.
+// command makes up a command that is likely to be accepted.
 func (h *history) command() tree.Command {
 	tasks := h.tasks()
 	t := tasks[h.rng.IntN(len(tasks))]
@@ -128,7 +126,7 @@ func (h *history) command() tree.Command {
 	}
 }
 
-// request makes up what the worker of a running task may say next.
+// request makes up the next request of the worker of a running task.
 func (h *history) request(t *tree.Task, from tree.From) tree.Command {
 	if t.Kind == tree.KindShell {
 		return h.prints(from)
@@ -175,7 +173,7 @@ func (h *history) request(t *tree.Task, from tree.From) tree.Command {
 	return tree.SpawnCalls{From: from, Children: []tree.CallChild{c}}
 }
 
-// compare compares what is stored with what is in memory.
+// compare compares the stored rows with those in memory.
 func (h *history) compare() {
 	h.t.Helper()
 	want := h.view.Changes()
@@ -229,7 +227,7 @@ func (h *history) compareTranscript(task tree.TaskID, want *tree.Changes) {
 	}
 }
 
-// compareQueues compares what is due, who works, and what is ready.
+// compareQueues compares due timers, attempts and ready runs.
 func (h *history) compareQueues(want *tree.Changes) {
 	h.t.Helper()
 	h.clock.advance(24 * time.Hour)

@@ -12,7 +12,7 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// inbox: what waits for a task is there, oldest first, until it is taken away.
+// inbox: the entries that wait for a task are kept, oldest first, until they are removed.
 func inbox(t *testing.T, d Dialect) {
 	b := setup(t, d)
 	id, root := session(1), b.create(1, "go")
@@ -33,8 +33,8 @@ func inbox(t *testing.T, d Dialect) {
 	b.events(id)
 }
 
-// tracedLater: the turn that messages start which had to wait hangs below the span of the first
-// that has named one.
+// tracedLater: the turn that starts with queued messages has as its parent span that of the first
+// message that named one.
 func tracedLater(t *testing.T, d Dialect) {
 	for name, restart := range map[string]bool{"held": false, "read again": true} {
 		t.Run(name, func(t *testing.T) {
@@ -61,7 +61,7 @@ func tracedLater(t *testing.T, d Dialect) {
 	}
 }
 
-// clockSetBack: what happens later is not written down as earlier, though the clock says so.
+// clockSetBack: later changes never get an earlier time, even if the clock was set back.
 func clockSetBack(t *testing.T, d Dialect) {
 	for name, restart := range map[string]bool{"held": false, "read again": true} {
 		t.Run(name, func(t *testing.T) {
@@ -90,8 +90,8 @@ func clockSetBack(t *testing.T, d Dialect) {
 	}
 }
 
-// clockAhead: a clock that was ahead for a moment has dated the session that has changed then,
-// and none that shares a transaction with it later.
+// clockAhead: if the clock was ahead for a moment, only the session that changed then has a later
+// time, and no session that shares a transaction with it afterwards.
 func clockAhead(t *testing.T, d Dialect) {
 	b := setup(t, d)
 	b.create(1, "")
@@ -120,8 +120,8 @@ func clockAhead(t *testing.T, d Dialect) {
 	}
 }
 
-// readOutput: what a call shows of a run that goes on stays as it was when the run
-// has gone on; of a long answer the end is shown.
+// readOutput: what a call shows of a run under way stays the same when the run has continued; of a
+// long answer the end is shown.
 func readOutput(t *testing.T, d Dialect) {
 	b := setup(t, d)
 	cmd := create(1)
@@ -211,8 +211,8 @@ func filter(t *testing.T, d Dialect) {
 	}
 }
 
-// purge: a deleted session is not there any more, and its rows go in steps, also
-// after a restart; nobody else's do.
+// purge: a deleted session does not exist any more. Its rows, and no others, are removed in steps,
+// also after a restart.
 func purge(t *testing.T, d Dialect) {
 	b := setup(t, d)
 	id, other := session(1), session(2)
@@ -253,7 +253,7 @@ func purge(t *testing.T, d Dialect) {
 	eq(t, "another session", b.dump(other), kept)
 }
 
-// purged purges all that was deleted, and counts the steps.
+// purged purges everything that was deleted, and counts the steps.
 func (b *bundle) purged() (steps int) {
 	b.t.Helper()
 	for more := true; more; steps++ {
@@ -262,8 +262,8 @@ func (b *bundle) purged() (steps int) {
 	return steps
 }
 
-// purgeSteps: many small sessions go in a step, and a large one in several, after a crash
-// between them as well.
+// purgeSteps: one step removes many small sessions, and a large session takes several steps, also
+// after a crash between them.
 func purgeSteps(t *testing.T, d Dialect) {
 	const small, large = 100, 2500
 	b := setup(t, d)
@@ -288,7 +288,7 @@ func purgeSteps(t *testing.T, d Dialect) {
 	eq(t, "how many tasks are left", len(must[[]tree.Task](t)(b.Tree(t.Context(), session(1)))), 0)
 }
 
-// old: sessions are found in which nothing runs and nothing has happened for long.
+// old: sessions with no run under way and no recent change are found.
 func old(t *testing.T, d Dialect) {
 	b := setup(t, d)
 	b.create(1, "")
@@ -303,7 +303,7 @@ func old(t *testing.T, d Dialect) {
 		var found []tree.SessionID
 		var after tree.SessionID
 		for range 7 {
-			old, last, err := b.IdleSessions(t.Context(), time.Minute, after, look)
+			old, last, err := b.InactiveSessions(t.Context(), time.Minute, after, look)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -8,8 +8,8 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// grow opens a session that may run so many tasks at once, whose root has so many children and waits
-// for them.
+// grow opens a session with a cap on running tasks, whose root has so many children and waits for
+// them.
 func (b *bundle) grow(n, children, running int) {
 	b.t.Helper()
 	cmd := create(n)
@@ -41,8 +41,8 @@ func (b *bundle) next() (*tree.Task, *worker) {
 	return must[*tree.Task](b.t)(b.Task(b.t.Context(), w.session, w.task)), w
 }
 
-// readyBranches: a tree grows branch by branch, whether what waits is held back by the session's cap
-// or not: what is deeper goes before what is not, and who goes on before who begins.
+// readyBranches: a tree grows branch by branch, whether the waiting runs are held back by the
+// session's cap or not. Deeper runs go first, and started runs before new ones.
 func readyBranches(t *testing.T, d Dialect) {
 	const children, below = 6, 3
 	for name, running := range map[string]int{"held back": 3, "due": 100} {
@@ -71,7 +71,8 @@ func readyBranches(t *testing.T, d Dialect) {
 	}
 }
 
-// readyBeside: what a person says in a branch goes before what has not begun, however deep.
+// readyBeside: a message of a person to a branch goes before runs that have not started, however
+// deep these are.
 func readyBeside(t *testing.T, d Dialect) {
 	b := setup(t, d)
 	id := session(1)
@@ -87,7 +88,8 @@ func readyBeside(t *testing.T, d Dialect) {
 	eq(t, "the depth of what comes then", next.Depth, 2)
 }
 
-// deepAndWide is a session with 30 children that wait and 40 below others, and then one with so many.
+// deepAndWide opens a session with 30 ready children of the root and 40 below these, and then one
+// with so many ready children.
 func (b *bundle) deepAndWide(wide int) {
 	b.t.Helper()
 	b.grow(1, 40, 100)
@@ -97,8 +99,8 @@ func (b *bundle) deepAndWide(wide int) {
 	b.grow(2, wide, 100)
 }
 
-// readyTradeReleased: what was announced and not claimed has its turn still: a session whose runs are
-// given back while another's are claimed goes first after that.
+// readyTradeReleased: a run that was announced and not claimed keeps its turn. If the runs of one
+// session are given back while another's are claimed, the first session goes first after that.
 func readyTradeReleased(t *testing.T, d Dialect) {
 	const lost = 20
 	b := setup(t, d)
@@ -123,8 +125,8 @@ func readyTradeReleased(t *testing.T, d Dialect) {
 	}
 }
 
-// readyTrade: what goes first in its session takes no turn from others: beside one that only grows
-// wider, a session has as many as beside one that grows deeper.
+// readyTrade: runs with precedence take no turn from other sessions: a session has as many turns
+// next to a session that grows only wider as next to one that grows deeper.
 func readyTrade(t *testing.T, d Dialect) {
 	b := setup(t, d)
 	b.deepAndWide(20)

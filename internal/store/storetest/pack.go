@@ -20,8 +20,8 @@ func large(about string) string {
 	return text.String()
 }
 
-// largeTexts: what is large comes back as it was, byte for byte, whatever it begins
-// with, and whether or not it was written when all replicas read what is packed.
+// largeTexts: large texts come back byte for byte, whatever they begin with, and whether or not all
+// replicas could read packed rows when they were written.
 func largeTexts(t *testing.T, d Dialect) {
 	b := setup(t, d)
 	id, root := session(1), b.create(1, large("the task"))

@@ -14,7 +14,7 @@ var (
 	helper  = &tree.Agent{Name: "helper", Version: "1", Mode: tree.ModeSubagent, Model: "m", MaxIterations: 10, OnComplete: "https://x.example/ended", Worktree: true}
 )
 
-// session names a session by a number; sessions and counted ids don't meet.
+// session names a session by a number. These ids never equal sequential ids.
 func session(n int) tree.SessionID {
 	id := tree.SessionID(number(uint64(n)))
 	id[0] = 0xff
@@ -44,7 +44,7 @@ func (b *bundle) create(n int, first string) tree.TaskID {
 	return b.must(cmd.ID, cmd).(tree.Created).Root
 }
 
-// worker is an attempt in the hands of its worker.
+// worker is an attempt from the side of its worker.
 type worker struct {
 	b       *bundle
 	session tree.SessionID
@@ -53,7 +53,7 @@ type worker struct {
 	seq     int64
 }
 
-// claim takes a pending run.
+// claim claims a pending run.
 func (b *bundle) claim(id tree.SessionID, task tree.TaskID) *worker {
 	b.t.Helper()
 	t, err := b.Task(b.t.Context(), id, task)
@@ -65,8 +65,8 @@ func (b *bundle) claim(id tree.SessionID, task tree.TaskID) *worker {
 	return w
 }
 
-// claimed carries a claim out, and reports whether its conversation was at hand; it is
-// the one that can be read.
+// claimed carries a claim out, and reports whether its conversation was cached; if so, it equals
+// the one that is read.
 func (b *bundle) claimed(id tree.SessionID, cmd tree.Claim) (atHand bool) {
 	b.t.Helper()
 	p := must[*store.Pending](b.t)(b.Submit(b.t.Context(), id, cmd))

@@ -12,7 +12,7 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// dump is all that can be read of a session.
+// dump is everything that can be read of a session.
 func (b *bundle) dump(id tree.SessionID) string {
 	b.t.Helper()
 	s, err := b.Session(b.t.Context(), "acme", id)
@@ -35,7 +35,7 @@ func (b *bundle) dump(id tree.SessionID) string {
 	return out
 }
 
-// restart: what was there is there, and is the same database.
+// restart: a restart changes no data, and the database keeps its id.
 func restart(t *testing.T, d Dialect) {
 	f := newFamily(t, d)
 	before, installation := f.dump(f.session), f.Installation()
@@ -48,7 +48,7 @@ func restart(t *testing.T, d Dialect) {
 	eq(t, "whether another database is another installation", setup(t, d).Installation() == installation, false)
 }
 
-// pages: whatever the size of a page, pages give everything once, in order.
+// pages: with any page size, the pages have every entry once, in order.
 func pages(t *testing.T, d Dialect) {
 	b := setup(t, d)
 	for n := range 7 {
@@ -111,8 +111,7 @@ func (b *bundle) tasks(id tree.SessionID, parent tree.TaskID, size int) []tree.T
 	}
 }
 
-// tenants: a session of another tenant does not exist, nor do its tasks for
-// another session.
+// tenants: for another tenant a session does not exist, and for another session its tasks do not.
 func tenants(t *testing.T, d Dialect) {
 	b := setup(t, d)
 	root := b.create(1, "hello")
@@ -135,7 +134,7 @@ func tenants(t *testing.T, d Dialect) {
 	eq(t, "the title", s.Title, "hello")
 }
 
-// there: a session is there until it is deleted, whichever tenant has it.
+// there: a session exists until it is deleted, for any tenant.
 func there(t *testing.T, d Dialect) {
 	b := setup(t, d)
 	b.create(1, "hello")
@@ -152,7 +151,7 @@ func there(t *testing.T, d Dialect) {
 	eq(t, "how many of none are there", len(must[[]tree.SessionID](t)(b.ExistingSessions(t.Context(), nil))), 0)
 }
 
-// idle: idleness, the last event and the root belong to one moment.
+// idle: idleness, the last event and the root are of the same moment.
 func idle(t *testing.T, d Dialect) {
 	b := setup(t, d)
 	if _, _, _, err := b.Idle(b.t.Context(), session(1)); !errors.Is(err, tree.ErrNoSession) {
@@ -176,7 +175,7 @@ func idle(t *testing.T, d Dialect) {
 	check(true, tree.StateCompleted)
 }
 
-// timers: they are found when they are due, the oldest first, until they are gone.
+// timers: timers are found when they are due, oldest first, until they are deleted.
 func timers(t *testing.T, d Dialect) {
 	b := setup(t, d)
 	id, root := session(1), b.create(1, "wait for it")
@@ -212,7 +211,7 @@ func timers(t *testing.T, d Dialect) {
 	eq(t, "the root's state", must[*tree.Task](t)(b.Task(b.t.Context(), id, root)).State, tree.StatePending)
 }
 
-// attempts: they belong to a replica and are lost with it.
+// attempts: attempts belong to a replica and are lost with it.
 func attempts(t *testing.T, d Dialect) {
 	b := setup(t, d)
 	id, root := session(1), b.create(1, "hello")
@@ -248,7 +247,7 @@ func attempts(t *testing.T, d Dialect) {
 	lost(0)
 }
 
-// definitions: a version is kept as it was first put.
+// definitions: a version stays as it was first put.
 func definitions(t *testing.T, d Dialect) {
 	b := setup(t, d)
 	if _, err := b.AgentVersion(b.t.Context(), "v1"); !errors.Is(err, tree.ErrNoAgent) {

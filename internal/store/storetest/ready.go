@@ -28,8 +28,7 @@ func (b *bundle) take(n int) []store.Ready {
 	return taken
 }
 
-// spread opens a session whose root has so many pending children and may run so
-// many at once.
+// spread opens a session whose root has so many pending children, with a cap on running tasks.
 func (b *bundle) spread(n, children, running int) {
 	b.t.Helper()
 	cmd := create(n)
@@ -48,7 +47,7 @@ func (b *bundle) spread(n, children, running int) {
 	}
 }
 
-// counts says how many runs of each session were taken.
+// counts says how many runs of each session were picked.
 func counts(taken []store.Ready) map[tree.SessionID]int {
 	c := map[tree.SessionID]int{}
 	for _, r := range taken {
@@ -57,8 +56,7 @@ func counts(taken []store.Ready) map[tree.SessionID]int {
 	return c
 }
 
-// readyOrder: what someone waits for goes before what runs in the background,
-// and older before younger.
+// readyOrder: foreground runs go before background runs, and older runs before younger ones.
 func readyOrder(t *testing.T, d Dialect) {
 	b := setup(t, d)
 	b.spread(1, 2, 10)
@@ -83,7 +81,7 @@ func readyOrder(t *testing.T, d Dialect) {
 	eq(t, "what waits", *work, store.Work{Ready: len(taken), Oldest: taken[1].At, Waits: b.clock.Now().Sub(taken[1].At)})
 }
 
-// readyTurns: sessions take turns, whoever came first.
+// readyTurns: sessions take turns, whichever came first.
 func readyTurns(t *testing.T, d Dialect) {
 	b := setup(t, d)
 	b.spread(1, 50, 50)
@@ -95,8 +93,8 @@ func readyTurns(t *testing.T, d Dialect) {
 	}
 }
 
-// readyCap: a session is offered no more than it may run, counting what is
-// announced and what runs.
+// readyCap: no more runs of a session are announced than its cap allows, counting announced and
+// running ones.
 func readyCap(t *testing.T, d Dialect) {
 	b := setup(t, d)
 	b.spread(1, 10, 3)
@@ -120,8 +118,8 @@ func readyCap(t *testing.T, d Dialect) {
 	eq(t, "their session", taken[0].Session, session(1))
 }
 
-// readyBudget: a session is offered no more runs than it may make calls of a model, counting
-// what is announced and what runs; all of them once it may make none.
+// readyBudget: no more runs of a session are announced than its budget has model calls for,
+// counting announced and running ones. Once no call is left, all are announced.
 func readyBudget(t *testing.T, d Dialect) {
 	b := setup(t, d)
 	b.spread(1, 5, 5)
@@ -135,8 +133,8 @@ func readyBudget(t *testing.T, d Dialect) {
 	eq(t, "how many are offered to end without a call", len(b.take(100)), 3)
 }
 
-// readyFlood: a session with very many runs, all before the others, keeps nobody
-// from their turn, at its cap or below.
+// readyFlood: a session with very many runs, all older than the others', does not keep other
+// sessions from their turns, whether it is at its cap or below.
 func readyFlood(t *testing.T, d Dialect) {
 	b := setup(t, d)
 	b.spread(1, 3000, 4)
@@ -155,8 +153,8 @@ func readyFlood(t *testing.T, d Dialect) {
 	eq(t, "the third's", counts(b.take(100))[session(3)], 10)
 }
 
-// readyLease: what nobody claims is offered again when its lease is over, or
-// when it is released.
+// readyLease: a run that is not claimed is picked again when its announcement expires, or when it
+// is released.
 func readyLease(t *testing.T, d Dialect) {
 	b := setup(t, d)
 	b.create(1, "hello")
@@ -186,8 +184,8 @@ func readyLease(t *testing.T, d Dialect) {
 	eq(t, "how many are offered after the claim", len(b.take(1)), 0)
 }
 
-// readyReleased: runs that were released, since their session is at its cap, are
-// in nobody's way, however many they are.
+// readyReleased: runs that were released because their session is at its cap do not get in the way
+// of others, however many they are.
 func readyReleased(t *testing.T, d Dialect) {
 	const running = 6
 	b := setup(t, d)
@@ -212,7 +210,7 @@ func readyReleased(t *testing.T, d Dialect) {
 	eq(t, "the other session's share", counts(b.take(1))[session(2)], 1)
 }
 
-// readyRestart: a restart forgets no turn: who came later does not go first.
+// readyRestart: turns survive a restart: a session that came later does not go first.
 func readyRestart(t *testing.T, d Dialect) {
 	b := setup(t, d)
 	b.spread(1, 30, 100)
@@ -226,7 +224,7 @@ func readyRestart(t *testing.T, d Dialect) {
 	eq(t, "the younger one's", c[session(2)], 10)
 }
 
-// room: the hook hears that a session which was full has room again.
+// room: OnCommit reports that a session that was at its cap has room again.
 func room(t *testing.T, d Dialect) {
 	b := setup(t, d)
 	b.spread(1, 2, 1)

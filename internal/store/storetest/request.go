@@ -10,7 +10,7 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// once: a repeat gets the first answer, also after a restart, and does nothing.
+// once: a repeat gets the first answer, also after a restart, and changes nothing.
 func once(t *testing.T, d Dialect) {
 	b := setup(t, d)
 	id, opening := session(1), create(1)
@@ -37,7 +37,7 @@ func once(t *testing.T, d Dialect) {
 	must[tree.Answer](t)(b.UpdateOnce(b.t.Context(), session(2), keys[0], create(2)))
 }
 
-// onceInOneBatch: repeats that meet in one transaction.
+// onceInOneBatch: repeats in the same transaction get the first answer.
 func onceInOneBatch(t *testing.T, d Dialect) {
 	c := d.Fresh(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -73,7 +73,7 @@ func onceInOneBatch(t *testing.T, d Dialect) {
 	})
 }
 
-// onceAfterRefusal: a refusal is not kept; the same request may succeed later.
+// onceAfterRefusal: a refusal is not stored; the same request may succeed later.
 func onceAfterRefusal(t *testing.T, d Dialect) {
 	b := setup(t, d)
 	key := store.Key{Key: "k", Hash: [32]byte{1}}

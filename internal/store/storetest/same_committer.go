@@ -9,8 +9,8 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// pair is the request of a worker for its run of session 1, about to be decided, with which
-// its slot takes the root of session 2.
+// pair is a worker's request that gives back its run of session 1, with which its slot claims the
+// root of session 2.
 type pair struct {
 	*bundle
 	request *store.Pending
@@ -44,8 +44,8 @@ func paired(t *testing.T, d Dialect, request func(*worker) tree.Command, had boo
 	return &pair{b, p, offer}
 }
 
-// takingOther: with the request that gives its run back a slot takes a run of another session,
-// in one transaction, and gets it only if that makes the slot free.
+// takingOther: with the request that gives its run back, a slot claims a run of another session in
+// one transaction. It gets that run only if the request frees the slot.
 func takingOther(t *testing.T, d Dialect) {
 	end := func(from tree.From) tree.Command {
 		return tree.End{From: from, Answer: &tree.Message{Blocks: say("found"), Model: "m-1", Stop: tree.StopEndTurn}}

@@ -9,7 +9,7 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// launches has the worker of a run make a command a task, and gives its worker.
+// launches has the worker of a run make a command a task, and gives the command's worker.
 func (w *worker) launches(block int, line string) *worker {
 	w.b.t.Helper()
 	const nonce = 1<<63 + 11
@@ -22,7 +22,7 @@ func (w *worker) launches(block int, line string) *worker {
 	return &worker{b: w.b, session: w.session, task: launched[0].Task, token: tree.Token{Epoch: launched[0].Epoch, Nonce: nonce}}
 }
 
-// prints makes up what the worker of a command may say next.
+// prints makes up the next request of the worker of a command.
 func (h *history) prints(from tree.From) tree.Command {
 	switch h.rng.IntN(4) {
 	case 0:
@@ -33,7 +33,7 @@ func (h *history) prints(from tree.From) tree.Command {
 	return tree.Report{From: from, Output: strings.Repeat("line\x00\n", h.rng.IntN(5))}
 }
 
-// shells: a command is a task whose output is kept while it runs and after.
+// shells: a command is a task whose output is stored while it runs and afterwards.
 func shells(t *testing.T, d Dialect) {
 	b := setup(t, d)
 	id, root := session(1), b.create(1, "go")
@@ -84,8 +84,8 @@ func shells(t *testing.T, d Dialect) {
 	}
 }
 
-// shellCaps: commands count for no cap on what runs, and a session in which one runs
-// is not old.
+// shellCaps: commands count for no cap on running tasks, and a session in which one runs is not
+// inactive.
 func shellCaps(t *testing.T, d Dialect) {
 	config := d.Fresh(t)
 	config.Caps = store.Caps{Tenant: 1, All: 1}
@@ -107,7 +107,7 @@ func shellCaps(t *testing.T, d Dialect) {
 	b.clock.advance(time.Hour)
 	old := func() int {
 		t.Helper()
-		found, _, err := b.IdleSessions(t.Context(), time.Minute, tree.SessionID{}, 10)
+		found, _, err := b.InactiveSessions(t.Context(), time.Minute, tree.SessionID{}, 10)
 		if err != nil {
 			t.Fatal(err)
 		}

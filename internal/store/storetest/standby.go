@@ -9,14 +9,14 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// bench has slots that wait for a run, and nobody else to take one.
+// bench has slots that stand by; no other slots exist.
 type bench struct {
 	mu      sync.Mutex
 	waiting []*sitting
 	sat     uint64
 }
 
-// sitting is a slot on a bench, and what it has been given.
+// sitting is a slot on a bench, with the run that it was given.
 type sitting struct {
 	on    *bench
 	offer store.Offer
@@ -59,8 +59,8 @@ func (s *sitting) Assign(run *store.Assignment) {
 	}
 }
 
-// standby: what becomes ready is claimed for slots that wait, with the commit that makes it
-// ready, unless something else waits for its turn.
+// standby: a run that becomes ready is claimed for a slot that stands by, with the commit that
+// makes it ready, unless another run waits for its turn.
 func standby(t *testing.T, d Dialect) {
 	for name, test := range map[string]struct {
 		caps   store.Caps
@@ -101,8 +101,8 @@ func standby(t *testing.T, d Dialect) {
 	}
 }
 
-// standbyOrder: with fewer slots than runs, what somebody waits for goes first, and what is left
-// is ready as without them. A session runs no more at once than it may.
+// standbyOrder: with fewer slots than runs, foreground runs go first, and the other runs are ready
+// as they would be without slots. A session never runs more tasks than its cap.
 func standbyOrder(t *testing.T, d Dialect) {
 	on := &bench{}
 	c := d.Fresh(t)
@@ -130,8 +130,8 @@ func standbyOrder(t *testing.T, d Dialect) {
 	b.events(id)
 }
 
-// standbyGives: a run that was announced can be given to a slot that waits. What somebody else
-// has is not, and says so.
+// standbyGives: an announced run can be given to a slot that stands by. If another worker has the
+// run, the claim is refused.
 func standbyGives(t *testing.T, d Dialect) {
 	on := &bench{}
 	c := d.Fresh(t)

@@ -1,5 +1,4 @@
-// Package storetest is what a store has to keep to, whatever database is below
-// it. Every dialect runs it.
+// Package storetest is the contract of a store, whatever its database. Each dialect runs it.
 package storetest
 
 import (
@@ -50,8 +49,8 @@ func (d Dialect) Run(t *testing.T) {
 	}
 }
 
-// bundle is a store on a database of its own, with a clock that stands still
-// and ids that are counted.
+// bundle is a store on a database of its own, with a clock that is set by hand and with sequential
+// ids.
 type bundle struct {
 	*store.Store
 	t       *testing.T
@@ -147,7 +146,7 @@ func (b *bundle) committed() []store.Commit {
 	return b.commits
 }
 
-// must carries out a command that has to be taken.
+// must carries out a command that has to be accepted.
 func (b *bundle) must(id tree.SessionID, cmd tree.Command) tree.Answer {
 	b.t.Helper()
 	answer, err := b.Update(b.t.Context(), id, cmd)
@@ -193,7 +192,7 @@ func number(n uint64) (id [16]byte) {
 	return id
 }
 
-// eq compares what is and what has to be.
+// eq compares the actual with the expected value.
 func eq[T comparable](t *testing.T, what string, got, want T) {
 	t.Helper()
 	if got != want {
@@ -201,7 +200,7 @@ func eq[T comparable](t *testing.T, what string, got, want T) {
 	}
 }
 
-// must gives a value that has to be there.
+// must gives a value that has to exist.
 func must[T any](t *testing.T) func(v T, err error) T {
 	return func(v T, err error) T {
 		t.Helper()

@@ -11,8 +11,8 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// openings: who opens a session is told what could be read; a repeat, and whoever comes
-// too late, hears of the session as it is by then.
+// openings: the answer to a command that opens a session equals what can be read. A repeat gets the
+// session in its current state. A command for a session that exists, or was deleted, is refused.
 func openings(t *testing.T, d Dialect) {
 	b := setup(t, d)
 	key := func(n int) *store.Key { return &store.Key{Key: "k", Hash: [32]byte{byte(n)}} }
@@ -60,7 +60,7 @@ func openings(t *testing.T, d Dialect) {
 	}
 }
 
-// opens carries the command out; what it is answered is what can be read.
+// opens carries the command out and checks that its answer equals what can be read.
 func (b *bundle) opens(key *store.Key, cmd tree.CreateSession) {
 	b.t.Helper()
 	s, root, err := b.Create(b.t.Context(), key, cmd, nil)
@@ -78,8 +78,8 @@ func (b *bundle) opens(key *store.Key, cmd tree.CreateSession) {
 	eq(b.t, "the session's root", task.ID, session.Root)
 }
 
-// looks: whoever looks at a task sees what reading it tells, in whatever state it is;
-// others' tasks, and those that are not there, are not seen.
+// looks: all ways to read a task agree, in each of its states. Tasks of other tenants, and tasks
+// that do not exist, are not found.
 func looks(t *testing.T, d Dialect) {
 	b := setup(t, d)
 	cmd := create(1)
@@ -126,7 +126,7 @@ func looks(t *testing.T, d Dialect) {
 	b.misses("a task that was deleted", "acme", cmd.ID, answers, tree.ErrNoSession)
 }
 
-// looksAt compares all looks at the tasks of a session.
+// looksAt compares all ways to read the tasks of a session.
 func (b *bundle) looksAt(id tree.SessionID) {
 	b.t.Helper()
 	for _, t := range must[[]tree.Task](b.t)(b.Tree(b.t.Context(), id)) {
@@ -174,8 +174,8 @@ func (b *bundle) ended(t *tree.Task, want tree.RunOutput) {
 	}
 }
 
-// leaves compares the session as its commit knows it that has ended a task's run, after which
-// nothing has happened, with what is read of it.
+// leaves compares the session as the commit that ended a task's run knows it with what is read.
+// Nothing must have happened after that commit.
 func (b *bundle) leaves(id tree.SessionID, task tree.TaskID) {
 	b.t.Helper()
 	b.mu.Lock()

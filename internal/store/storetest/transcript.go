@@ -12,8 +12,7 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// family is a root that has spawned two children and called a tool, and has been
-// told all their results.
+// family is a root that has spawned two children and called a tool, and has all their results.
 type family struct {
 	*bundle
 	session    tree.SessionID
@@ -44,8 +43,8 @@ func newFamily(t *testing.T, d Dialect) *family {
 	return f
 }
 
-// transcript: a tool message is made of the calls before it, in block order,
-// with the provider's ids, and with outcomes that are stored once.
+// transcript: a tool message is made of the calls before it, in block order, with the provider's
+// ids, and with outcomes that are stored once.
 func transcript(t *testing.T, d Dialect) {
 	f := newFamily(t, d)
 	want := [][]tree.Block{
@@ -89,8 +88,8 @@ func transcript(t *testing.T, d Dialect) {
 	}
 }
 
-// claimAtHand: the worker of a child that was spawned here gets its prompt without a look
-// at the database, which has the same.
+// claimAtHand: the worker of a child that was spawned here gets the child's prompt without a read,
+// and the prompt equals the stored one.
 func claimAtHand(t *testing.T, d Dialect) {
 	b := setup(t, d)
 	id, root := session(1), b.create(1, "ask two")
@@ -110,8 +109,8 @@ func claimAtHand(t *testing.T, d Dialect) {
 	eq(t, "at hand after a restart", b.claimed(id, claim(second, 1)), false)
 }
 
-// wakingAtHand: once a parent's transcript was read, what is written of it is at hand when it
-// wakes again, whatever that tells of.
+// wakingAtHand: once a parent's transcript was read, everything that is added to it is cached when
+// the parent wakes again, whatever it refers to.
 func wakingAtHand(t *testing.T, d Dialect) {
 	b := setup(t, d)
 	id, root := session(1), b.create(1, "ask somebody")
@@ -161,7 +160,7 @@ func wakingAtHand(t *testing.T, d Dialect) {
 	wakes("with results of which some were there before", false)
 }
 
-// transcriptPages: any part of a transcript is the same as in the whole.
+// transcriptPages: any part of a transcript equals the same part of the whole.
 func transcriptPages(t *testing.T, d Dialect) {
 	f := newFamily(t, d)
 	for after := range len(f.transcript) + 2 {
@@ -181,8 +180,7 @@ func transcriptPages(t *testing.T, d Dialect) {
 	}
 }
 
-// news: a background child's end reaches its parent as a message that is made of
-// the outcome.
+// news: the end of a background child reaches its parent as a message that is made of the outcome.
 func news(t *testing.T, d Dialect) {
 	b := setup(t, d)
 	id, root := session(1), b.create(1, "start something")
@@ -206,7 +204,7 @@ func news(t *testing.T, d Dialect) {
 	w.answers("it has been found")
 }
 
-// outcome: how a run ended, with its answer; a run that goes on has none.
+// outcome: how a run has ended, with its answer; a run under way has none.
 func outcome(t *testing.T, d Dialect) {
 	f := newFamily(t, d)
 	eq(t, "the answer", f.childRuns[0].Answer, "it went well")
@@ -237,8 +235,8 @@ func outcome(t *testing.T, d Dialect) {
 	}
 }
 
-// outcomesStay: how a run has ended is read as long as there is its session, whatever its task
-// does afterwards, and by the calls that its end has closed.
+// outcomesStay: how a run has ended can be read as long as its session exists, whatever its task
+// does afterwards, also through the calls that its end has closed.
 func outcomesStay(t *testing.T, d Dialect) {
 	f := newFamily(t, d)
 	var runs []tree.Outcome
@@ -273,7 +271,7 @@ func outcomesStay(t *testing.T, d Dialect) {
 	check()
 }
 
-// anyBytes: what people, models and tools say may hold NUL; a name may not.
+// anyBytes: texts of people, models and tools may have NUL; names may not.
 func anyBytes(t *testing.T, d Dialect) {
 	const nul = "a\x00b"
 	b := setup(t, d)

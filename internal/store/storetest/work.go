@@ -6,7 +6,8 @@ import (
 	"github.com/coppice-run/coppice/internal/store"
 )
 
-// work: what waits for others to end is not what waits for a worker, nor does its age count.
+// work: runs that wait for others to end do not count as runs that wait for a worker, nor does
+// their age.
 func work(t *testing.T, d Dialect) {
 	b := setup(t, d)
 	b.spread(1, 10, 3)
@@ -22,7 +23,7 @@ func work(t *testing.T, d Dialect) {
 	b.holds(store.Work{Ready: 1, Held: 7, Running: 3, Oldest: younger, Waits: b.clock.Now().Sub(younger)})
 }
 
-// workUnderCaps: neither does what waits for others of its tenant, or of all.
+// workUnderCaps: nor do runs that wait for others of their tenant, or of the installation.
 func workUnderCaps(t *testing.T, d Dialect) {
 	b := capped(t, d)
 	work := must[*store.Work](t)(b.Work(t.Context()))
@@ -35,7 +36,7 @@ func workUnderCaps(t *testing.T, d Dialect) {
 	b.holds(store.Work{Held: 24, Running: 6})
 }
 
-// holds compares what there is to do.
+// holds compares the counts of work.
 func (b *bundle) holds(want store.Work) {
 	b.t.Helper()
 	eq(b.t, "what there is to do", *must[*store.Work](b.t)(b.Work(b.t.Context())), want)

@@ -19,7 +19,7 @@ func (c crew) check(err error) {
 	}
 }
 
-// beat forgets what is long gone, and says of replicas that they are alive.
+// beat deletes silent replicas, and records heartbeats of replicas.
 func (c crew) beat(replicas ...string) {
 	c.t.Helper()
 	for _, r := range replicas {
@@ -29,7 +29,7 @@ func (c crew) beat(replicas ...string) {
 	}
 }
 
-// come says that a worker has streams to a replica; left that one has none any more.
+// come records that a worker has streams to a replica; left that it has none any more.
 func (c crew) come(replica, id string, slots int, began time.Time) {
 	c.t.Helper()
 	w := store.Worker{ID: id, Pool: "p", Slots: slots, Version: "v", Started: began}
@@ -54,13 +54,13 @@ func (c crew) expect(want ...string) {
 	eq(c.t, "the workers", strings.Join(got, "; "), strings.Join(want, "; "))
 }
 
-// drainsAt reports whether the only worker of a replica is to drain.
+// drainsAt reports whether the only worker of a replica is draining.
 func (c crew) drainsAt(replica string) bool {
 	c.t.Helper()
 	return must[[]store.Worker](c.t)(c.WorkersOf(c.t.Context(), replica))[0].Draining
 }
 
-// workers: what each replica says of its workers comes together, and what a dead one has said
+// workers: what each replica records of its workers is joined, and what a dead replica recorded
 // does not count.
 func workers(t *testing.T, d Dialect) {
 	c := crew{setup(t, d)}
@@ -89,8 +89,8 @@ func workers(t *testing.T, d Dialect) {
 	c.expect() // what they had said is forgotten with them
 }
 
-// drains: a worker that is to drain does wherever its streams go, until another process has
-// its name, for a day.
+// drains: a draining worker is draining at each replica that it connects to, for a day. Another
+// process with its id is not.
 func drains(t *testing.T, d Dialect) {
 	c := crew{setup(t, d)}
 	began := c.clock.Now()
@@ -126,8 +126,8 @@ func drains(t *testing.T, d Dialect) {
 	c.expect("w 0/8 at b")
 }
 
-// replicasSetBack: if the clock is set back, who lives keeps its attempts, and the dead are found
-// to be as soon as ever; what was announced is not in force for longer than it was to be.
+// replicasSetBack: if the clock is set back, live replicas keep their attempts, and dead ones are
+// found as soon as otherwise. Announcements are not in force for longer than intended.
 func replicasSetBack(t *testing.T, d Dialect) {
 	for name, lives := range map[string]bool{"alive": true, "dead": false} {
 		t.Run(name, func(t *testing.T) {
