@@ -27,7 +27,7 @@ func TestAnOrchestratorRefusesWhatHasNoMeaning(t *testing.T) {
 		"(--max-tenant) is -3": func(o *assembly.Orchestrator) { o.RunningOfTenant = -3 },
 		"(--max-all) is -1":    func(o *assembly.Orchestrator) { o.RunningInAll = -1 },
 		`not "Tools"`:          func(o *assembly.Orchestrator) { o.Pool = "Tools" },
-		"kept for -1h0m0s":     func(o *assembly.Orchestrator) { o.RetainSessions = -time.Hour },
+		"is -1h0m0s, must":     func(o *assembly.Orchestrator) { o.RetainSessions = -time.Hour },
 		`not ""`:               func(o *assembly.Orchestrator) { o.Pool = "" },
 		"--agents-dir: ":       func(o *assembly.Orchestrator) { o.AgentsDirs = []string{"nowhere"} },
 		"--plugins-dir: ":      func(o *assembly.Orchestrator) { o.PluginsDir = "nowhere" },
@@ -61,7 +61,7 @@ func TestAWorkerRefusesWhatHasNoMeaning(t *testing.T) {
 	defer conn.Close()
 	for says, change := range map[string]func(*assembly.Worker){
 		`not "gpu_pool"`: func(w *assembly.Worker) { w.Pool = "gpu_pool" },
-		"drain for -5s":  func(w *assembly.Worker) { w.DrainFor = -5 * time.Second },
+		"timeout -5s ":   func(w *assembly.Worker) { w.DrainFor = -5 * time.Second },
 		`not ""`:         func(w *assembly.Worker) { w.Pool = "" },
 		"--skills-dir: ": func(w *assembly.Worker) { w.SkillsDirs = []string{"nowhere"} },
 	} {

@@ -116,7 +116,7 @@ func TestWhatARequestLacksIsNamed(t *testing.T) {
 		"session_id is missing":         unary(c.WaitTask(c.ctx(), &pb.WaitTaskRequest{})),
 		"task_id is missing":            unary(c.GetTask(c.ctx(), &pb.GetTaskRequest{SessionId: session})),
 		"session_id: text of 1 bytes":   unary(c.GetSession(c.ctx(), &pb.GetSessionRequest{SessionId: "x"})),
-		"title and budget are missing":  unary(c.UpdateSession(c.ctx(), &pb.UpdateSessionRequest{SessionId: session})),
+		"title and budget are both":     unary(c.UpdateSession(c.ctx(), &pb.UpdateSessionRequest{SessionId: session})),
 		"after_seq is -1, must be 0 or": watch(&pb.WatchSessionRequest{SessionId: session, AfterSeq: -1}),
 	} {
 		if st := status.Convert(err); st.Code() != codes.InvalidArgument || !strings.Contains(st.Message(), want) {
