@@ -60,7 +60,7 @@
 // sends it to the replicas that have announced interest in it (interests.go).
 //
 // internal/api puts the service behind gRPC. internal/wire translates between protobuf and Go,
-// and has the only table of status codes. internal/api/guard.go authorizes calls by the tokens
+// and has the only table of status codes. internal/api/guard.go authorises calls by the tokens
 // of internal/auth; the tenant of a call comes only from there.
 //
 // # The worker
