@@ -77,8 +77,9 @@ func TestDeniedCallsAreDrawn(t *testing.T) {
 	n := f.nodes["t"]
 	n.agent, n.state = "fixer", pb.TaskState_TASK_STATE_RUNNING
 	n.tools = 3
-	lines := append(f.draw(canvas{theme: theme{}, width: 100}), f.summary(n.lastReported, "; "))
-	for i, want := range []string{`denied: bash "git push"`, "3 tool calls, 1 denied"} {
+	lines := append(f.draw(canvas{theme: theme{}, width: 100}), f.summary(n.lastReported, "; "),
+		f.partialSummary(&pb.Session{DeniedCalls: 2}, n.lastReported, "; "))
+	for i, want := range []string{`denied: bash "git push"`, "3 tool calls, 1 denied", "; 2 calls denied; "} {
 		if !strings.Contains(lines[i], want) {
 			t.Errorf("%q is not in %q", want, lines[i])
 		}

@@ -96,8 +96,8 @@ func callsText(all, denied int64) string {
 // partialSummary says how much of a session its upper levels are, and summarises the session.
 func (f *forest) partialSummary(s *pb.Session, now time.Time, sep string) string {
 	parts := []string{fmt.Sprintf("%d of %s shown", len(f.order), plural(int64(s.GetTasks().GetTotal()), "task"))}
-	if f.denied > 0 {
-		parts = append(parts, deniedCalls(f.denied))
+	if denied := int64(s.GetDeniedCalls()); denied > 0 {
+		parts = append(parts, deniedCalls(denied))
 	}
 	return strings.Join(append(parts, f.usageText(tokenUsage{}.addUsage(s.GetUsage()), now)...), sep)
 }

@@ -78,7 +78,7 @@ func New(c Config) (*Model, error) {
 	case c.Limiter != nil && c.Bucket == nil:
 		return nil, errors.New("retry: the names of buckets are required")
 	case c.Patience < 0:
-		return nil, fmt.Errorf("retry: %s is no time to be patient for", c.Patience)
+		return nil, fmt.Errorf("retry: the patience is %s, must not be negative", c.Patience)
 	}
 	if c.Patience == 0 {
 		c.Patience = Default
