@@ -288,3 +288,31 @@ func buildTree(tasks []tree.Task, top tree.TaskID, levels int) *pb.TreeNode {
 	}
 	return node(root, root)
 }
+
+// sessionChildren bounds the tasks other than the root that ListSessions returns of each session.
+const sessionChildren = 100
+
+// withChildren adds the tasks of a session other than its root, oldest first.
+func (s *sessionServer) withChildren(ctx context.Context, session *tree.Session, shown *pb.Session) error {
+	page, err := s.svc.Store.Tasks(ctx, session.ID, tree.TaskID{}, "", sessionChildren+1)
+	if err != nil {
+		return err
+	}
+	for i := range page.Rows {
+		if t := &page.Rows[i]; t.ID != session.Root && len(shown.Children) < sessionChildren {
+			shown.Children = append(shown.Children, wire.Task(t))
+		}
+	}
+	return nil
+}
+
+// parseDelivery reports whether a message interrupts.
+func parseDelivery(d pb.Delivery) (bool, error) {
+	switch d {
+	case pb.Delivery_DELIVERY_UNSPECIFIED, pb.Delivery_DELIVERY_NEXT_BOUNDARY:
+		return false, nil
+	case pb.Delivery_DELIVERY_INTERRUPT:
+		return true, nil
+	}
+	return false, tree.ErrBadInput.With("delivery: %d is not a known value", d)
+}

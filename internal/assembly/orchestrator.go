@@ -68,7 +68,24 @@ type Orchestrator struct {
 // short calls. It calls ready when calls are served.
 func (o Orchestrator) Run(ctx context.Context, ready func()) error {
 	heapBallast()
-	replica := processName()
+	if err := o.validate(ctx); err != nil {
+		return err
+	}
+	db, svc, err := o.newService(ctx)
+	switch {
+	case ctx.Err() != nil && err != nil:
+		return nil //nolint:nilerr // it was stopped before it started
+	case err != nil:
+		return err
+	}
+	if o.OnOpen != nil {
+		o.OnOpen(db)
+	}
+	return errors.Join(o.serve(ctx, db, svc, ready), db.Close())
+}
+
+// validate checks the configuration before anything is opened.
+func (o Orchestrator) validate(ctx context.Context) error {
 	for _, l := range o.Listeners {
 		if err := o.Security.CheckListen(ctx, l.Addr(), o.Logger); err != nil {
 			return err
@@ -80,39 +97,49 @@ func (o Orchestrator) Run(ctx context.Context, ready func()) error {
 	if err := dispatch.CheckInstallation(o.Installation); o.Installation != "" && err != nil {
 		return err
 	}
-	caps := store.Caps{Tenant: o.RunningOfTenant, All: o.RunningInAll}
-	if err := caps.Validate(); err != nil {
-		return err
-	}
+	return o.caps().Validate()
+}
+
+// caps returns the caps on runs that are with workers at once.
+func (o Orchestrator) caps() store.Caps {
+	return store.Caps{Tenant: o.RunningOfTenant, All: o.RunningInAll}
+}
+
+// newService opens the database and creates the service on it. If that fails, the database is
+// closed again.
+func (o Orchestrator) newService(ctx context.Context) (_ *store.Store, _ *orchestrator.Service, err error) {
 	models, err := agentdef.LoadModels(o.Models)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	prices := price.Standard()
 	if o.Prices != "" {
 		if prices, err = price.Load(o.Prices); err != nil {
-			return err
+			return nil, nil, err
 		}
-	}
-	var svc *orchestrator.Service
-	db, err := o.open(ctx, store.Config{
-		Database: o.Database, NewInstallation: o.Installation, Logger: o.Logger, Replica: replica, SkipMetrics: !o.Telemetry.Enabled(),
-		Caps: caps, OnCommit: func(c store.Commit) { svc.Committed(c) }, AnnounceOnCommit: true,
-		Standby: func() store.Standby { return svc.Standby() },
-	})
-	switch {
-	case ctx.Err() != nil && err != nil:
-		return nil //nolint:nilerr // it was stopped before it started
-	case err != nil:
-		return err
-	}
-	bus, err := dispatch.New(dispatch.Config{Client: o.Redis, Installation: db.Installation(), Logger: o.Logger})
-	if err != nil {
-		return errors.Join(err, db.Close())
 	}
 	caller, err := callback.New(o.Callbacks)
 	if err != nil {
-		return errors.Join(err, db.Close())
+		return nil, nil, err
+	}
+	replica := processName()
+	var svc *orchestrator.Service
+	db, err := o.open(ctx, store.Config{
+		Database: o.Database, NewInstallation: o.Installation, Logger: o.Logger, Replica: replica, SkipMetrics: !o.Telemetry.Enabled(),
+		Caps: o.caps(), OnCommit: func(c store.Commit) { svc.Committed(c) }, AnnounceOnCommit: true,
+		Standby: func() store.Standby { return svc.Standby() },
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, db.Close())
+		}
+	}()
+	bus, err := dispatch.New(dispatch.Config{Client: o.Redis, Installation: db.Installation(), Logger: o.Logger})
+	if err != nil {
+		return nil, nil, err
 	}
 	agents := agentdef.NewLibrary(o.AgentsDirs, o.PluginsDir)
 	agents.Clean = o.Secrets.String
@@ -120,13 +147,7 @@ func (o Orchestrator) Run(ctx context.Context, ready func()) error {
 		Store: db, Bus: bus, Agents: agents, Models: models, Prices: prices, Callbacks: caller, Replica: replica, Pool: o.Pool,
 		Limits: o.Limits, Budget: o.Budget, Secrets: o.Secrets, Logger: o.Logger, Retain: o.RetainSessions, Grace: o.Grace, Telemetry: o.Telemetry,
 	})
-	if err != nil {
-		return errors.Join(err, db.Close())
-	}
-	if o.OnOpen != nil {
-		o.OnOpen(db)
-	}
-	return errors.Join(o.serve(ctx, db, svc, ready), db.Close())
+	return db, svc, err
 }
 
 // checkDirs returns an error if a directory that a flag names does not exist. Empty names are

@@ -21,7 +21,8 @@
 //	sessions.go         sessions, messages, tasks
 //	import.go           sessions that begin with an imported conversation
 //	branches.go         branches
-//	inbox.go            the inbox of a task; changing, closing, deleting sessions
+//	inbox.go            the inbox of a task
+//	lifecycle.go        changes, closes and deletes sessions; deletes them when they are old
 //	commands.go         moves commands of a run to the background
 //	approvals.go        approvals
 //	definitions.go      lists, reads and puts definitions of agents

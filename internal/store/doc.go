@@ -114,7 +114,8 @@
 //
 // Speed: caches and predictions that avoid reads. Correctness does not depend on them:
 //
-//	session_cache.go        sessions as the last commits have left them; the database's clock
+//	session_cache.go        sessions as the last commits have left them
+//	clock.go                the database's time and the fair queue's virtual time, without a read
 //	predict.go              predicts what a batch needs, to read it in one round trip
 //	first_message_cache.go  the first messages of new tasks
 //	tail_cache.go           the last messages of parents that may wake soon

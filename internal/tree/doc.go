@@ -35,7 +35,8 @@
 //	id.go                 ids, one type for each kind of thing
 //	limits.go             the caps of a session
 //	errors.go             the named refusals
-//	trace.go              the place of a run in a trace; what is reported for metrics
+//	trace.go              the place of a run in a trace
+//	phase.go              what is reported for metrics and traces: phases of runs, refused children
 //
 // How a command is decided:
 //

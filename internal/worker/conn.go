@@ -10,7 +10,6 @@ import (
 
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 	"github.com/coppice-run/coppice/internal/redact"
-	"github.com/coppice-run/coppice/internal/tree"
 	"github.com/coppice-run/coppice/internal/wire"
 )
 
@@ -58,57 +57,6 @@ type conn struct {
 	standbyRequest *request      // the end of the last attempt, while the slot stands by
 	standbyDone    chan struct{} // closed when the slot no longer stands by
 }
-
-// attempt is what a conn knows of its current attempt, or of the last one.
-type attempt struct {
-	number       int                // counts attempts; a journal belongs to one
-	claim        *pb.Claim          // with which the attempt began
-	heldMessages []tree.Message     // of its transcript, which the worker held already
-	knownOrdinal int32              // of the last message that the worker has
-	toBackground chan int           // ordinals of messages whose commands go to the background
-	onLost       context.CancelFunc // cancels the attempt when it is lost; nil: nobody executes it yet
-}
-
-// beginAttempt makes an attempt the current one, unless the connection is closed. The caller holds
-// mu.
-func (c *conn) beginAttempt(claim *pb.Claim, held []tree.Message, onLost context.CancelFunc) {
-	c.attempt = attempt{number: c.attempt.number + 1, claim: claim, heldMessages: held, toBackground: make(chan int, 1), onLost: onLost}
-	c.attemptOver, c.claimPending = c.closed, false
-}
-
-// beginClaimed begins an attempt that belongs to this worker already. onLost is called when it is
-// lost.
-func (c *conn) beginClaimed(onLost context.CancelFunc, claim *pb.Claim) *journal {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.beginAttempt(claim, nil, onLost)
-	return newJournal(c)
-}
-
-// request is a request and its answer.
-type request struct {
-	conn            *conn
-	req             *pb.WorkRequest
-	answered        chan struct{}
-	inWindow        bool // it has a place in the window; only the claim of a given run has none
-	response        *pb.WorkResponse
-	transcriptParts []*pb.Message  // of a claim: the transcript so far, after the held messages
-	heldMessages    []tree.Message // of an end: held messages of the run that may be given next
-	err             error
-}
-
-// assignment is a granted claim with its whole transcript: the held messages and then the sent
-// ones.
-type assignment struct {
-	*pb.Assignment
-	heldMessages []tree.Message
-	sentMessages []*pb.Message
-}
-
-// refusal is the error of a claim that was not granted.
-type refusal struct{ cause pb.RefusedCause }
-
-func (r *refusal) Error() string { return "the claim was refused: " + r.cause.String() }
 
 func (w *Worker) newConn() *conn {
 	return &conn{
@@ -314,12 +262,6 @@ func (c *conn) currentReplica() (replica string, changed <-chan struct{}) {
 	return c.stream.welcome.GetReplicaId(), c.detached
 }
 
-func (c *conn) isAttemptOver() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.attemptOver
-}
-
 // detachIfIdle stops sending requests to a stream if the connection is idle: no attempt, no
 // standby, and no claim about to be sent. It reports whether it did.
 func (c *conn) detachIfIdle(s *workStream) bool {
@@ -337,43 +279,6 @@ func (c *conn) canJoinDeltas() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.stream != nil && c.stream.features().Has(wire.FeatureJoined)
-}
-
-// isCurrent reports whether the attempt of a journal is still in progress.
-func (c *conn) isCurrent(j *journal) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return !c.attemptOver && c.attempt.number == j.attemptNumber
-}
-
-// sessionID returns the session of the current attempt.
-func (c *conn) sessionID() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.attempt.claim.GetSessionId()
-}
-
-// backgroundRequests returns a channel of ordinals of messages whose commands should continue in
-// the background.
-func (c *conn) backgroundRequests() <-chan int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.attempt.toBackground
-}
-
-// requestBackground asks the current attempt to let the commands of a message continue in the
-// background. It never blocks: only the latest message counts.
-func (c *conn) requestBackground(ordinal int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.attempt.toBackground == nil {
-		return
-	}
-	select {
-	case <-c.attempt.toBackground:
-	default:
-	}
-	c.attempt.toBackground <- ordinal
 }
 
 // sendHeartbeat keeps a stream alive, also while the answer to a reattachment is awaited and no

@@ -13,6 +13,31 @@ import (
 	"github.com/coppice-run/coppice/internal/wire"
 )
 
+// request is a request and its answer.
+type request struct {
+	conn            *conn
+	req             *pb.WorkRequest
+	answered        chan struct{}
+	inWindow        bool // it has a place in the window; only the claim of a given run has none
+	response        *pb.WorkResponse
+	transcriptParts []*pb.Message  // of a claim: the transcript so far, after the held messages
+	heldMessages    []tree.Message // of an end: held messages of the run that may be given next
+	err             error
+}
+
+// assignment is a granted claim with its whole transcript: the held messages and then the sent
+// ones.
+type assignment struct {
+	*pb.Assignment
+	heldMessages []tree.Message
+	sentMessages []*pb.Message
+}
+
+// refusal is the error of a claim that was not granted.
+type refusal struct{ cause pb.RefusedCause }
+
+func (r *refusal) Error() string { return "the claim was refused: " + r.cause.String() }
+
 // claim claims a run. held is the beginning of its transcript that the worker has already. onLost
 // is called when the attempt is lost.
 func (c *conn) claim(ctx context.Context, onLost context.CancelFunc, claim *pb.Claim, held []tree.Message) (*assignment, *journal, error) {

@@ -1,0 +1,57 @@
+package cli
+
+import (
+	"strings"
+
+	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+	"github.com/coppice-run/coppice/internal/policy"
+)
+
+// permissionFlags are the permissions of a session.
+type permissionFlags struct {
+	PermissionMode string   `placeholder:"MODE" help:"Handling of calls that no rule matches: default, accept_edits, plan or bypass."`
+	Allow          []string `sep:"none" placeholder:"RULE" help:"Calls that run without approval, for example 'bash(git *)'. Can be repeated, like --ask and --deny."`
+	Ask            []string `sep:"none" placeholder:"RULE" help:"Calls that need approval."`
+	Deny           []string `sep:"none" placeholder:"RULE" help:"Calls that are denied."`
+	Approvals      string   `env:"" enum:"deny,escalate," default:"" placeholder:"WHERE" help:"Handling of sub-agents' calls that need approval: deny, or escalate to the session's approvals. Definitions can override it."`
+}
+
+// permissions returns the permissions in the flags; nil if there are none.
+func (p permissionFlags) permissions() (*pb.Permissions, error) {
+	if p.PermissionMode == "" && p.Approvals == "" && len(p.Allow)+len(p.Ask)+len(p.Deny) == 0 {
+		return nil, nil
+	}
+	for _, of := range []struct {
+		flag  string
+		rules []string
+	}{{"--allow", p.Allow}, {"--ask", p.Ask}, {"--deny", p.Deny}} {
+		if _, err := policy.ParseRules(of.rules); err != nil {
+			return nil, usagef("%s: %w", of.flag, err)
+		}
+	}
+	out := &pb.Permissions{Allow: p.Allow, Ask: p.Ask, Deny: p.Deny}
+	if p.PermissionMode != "" {
+		mode, known := pb.PermissionMode_value["PERMISSION_MODE_"+strings.ToUpper(p.PermissionMode)]
+		if !known || mode == 0 {
+			return nil, usagef("--permission-mode is %q; expected default, accept_edits, plan or bypass", p.PermissionMode)
+		}
+		out.Mode = pb.PermissionMode(mode)
+	}
+	if p.Approvals != "" {
+		out.Approvals = pb.SubagentApprovals(pb.SubagentApprovals_value["SUBAGENT_APPROVALS_"+strings.ToUpper(p.Approvals)])
+	}
+	return out, nil
+}
+
+// denyWithoutDecider returns the permissions of a session in which nobody can decide: unless the
+// flags say otherwise, the questions of sub-agents are denied, and the sub-agents continue.
+func denyWithoutDecider(p *pb.Permissions) *pb.Permissions {
+	if p.GetApprovals() != pb.SubagentApprovals_SUBAGENT_APPROVALS_UNSPECIFIED {
+		return p
+	}
+	if p == nil {
+		p = &pb.Permissions{}
+	}
+	p.Approvals = pb.SubagentApprovals_SUBAGENT_APPROVALS_DENY
+	return p
+}
