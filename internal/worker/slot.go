@@ -171,7 +171,9 @@ func (w *Worker) execute(workCtx, ctx context.Context, log *slog.Logger, a *assi
 	case loop.Ended:
 		removeUnchangedWorktree(ctx, log, place)
 	case loop.Parked:
-		w.transcripts.Put(transcript.Key{Session: run.Session, Task: run.Task}, claimed)
+		if len(a.heldMessages) == 0 { // otherwise it is cached already
+			w.transcripts.Put(transcript.Key{Session: run.Session, Task: run.Task}, claimed)
+		}
 	}
 	return outcome
 }
@@ -207,11 +209,13 @@ func (w *Worker) newRun(ctx context.Context, a *assignment, j *journal, place *w
 	if err != nil {
 		return nil, err
 	}
-	sent, err := wire.MessagesFrom(a.sentMessages)
+	messages, err := wire.MessagesFrom(a.sentMessages)
 	if err != nil {
 		return nil, err
 	}
-	messages := append(a.heldMessages, sent...)
+	if len(a.heldMessages) > 0 {
+		messages = w.transcripts.Extend(transcript.Key{Session: session, Task: id}, a.heldMessages, messages)
+	}
 	run := &loop.Run{
 		Session: session, Task: id, Agent: task.GetAgent(), Depth: int(task.GetDepth()),
 		System: def.Prompt, Reminder: joinReminders(def.Reminder, tools.note), Transcript: messages,

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"path"
-	"slices"
 	"strings"
 
 	template "github.com/DataDog/datadog-agent/pkg/template/text"
@@ -89,6 +88,7 @@ func newView(ctx context.Context, s *Scenario, req *model.Request) *view {
 	}
 	var asked, answered *tree.Message
 	first := true
+	v.all = make([]lazyResult, 0, countResults(req.Messages))
 	for i := range req.Messages {
 		m := &req.Messages[i]
 		switch m.Role {
@@ -117,6 +117,16 @@ func newView(ctx context.Context, s *Scenario, req *model.Request) *view {
 		v.dot.Last = results(answered)
 	}
 	return v
+}
+
+// countResults returns how many results the messages have at most.
+func countResults(messages []tree.Message) (n int) {
+	for i := range messages {
+		if m := &messages[i]; m.Role == tree.RoleTool {
+			n += len(m.Blocks)
+		}
+	}
+	return n
 }
 
 // results returns the texts of a tool message, each on its own lines.
@@ -164,7 +174,6 @@ func isEndNews(text string) bool {
 
 // addResults adds the results of a tool message to the calls before it.
 func (v *view) addResults(asked, answered *tree.Message) {
-	v.all = slices.Grow(v.all, len(answered.Blocks))
 	for _, b := range answered.Blocks {
 		closed, ok := b.(tree.ToolResult)
 		if !ok {
