@@ -39,6 +39,14 @@ const (
 	pingTimeout     = 5 * time.Second
 )
 
+// Flow-control windows of HTTP/2, for servers and clients: how much a stream, and all streams of a
+// connection, may receive before the receiver takes it in. With fixed windows gRPC does not measure
+// the connection, which it would do with a ping for nearly every message that arrives.
+const (
+	StreamWindow = 1 << 20
+	ConnWindow   = 16 << 20
+)
+
 // maxConnectionAge is how long a connection takes new calls, give or take a tenth. Then the client
 // opens another one, and first resolves the addresses of replicas again, which clients do at no
 // other time. Streams continue over the old connection for as long as they last.
@@ -80,9 +88,10 @@ func New(svc *orchestrator.Service, secrets *redact.Redactor, security auth.Serv
 	return &Server{Server: s, Health: h}
 }
 
-// connectionOptions limits pings and the age of connections.
+// connectionOptions limits windows, pings and the age of connections.
 func connectionOptions() []grpc.ServerOption {
 	return []grpc.ServerOption{
+		grpc.StaticStreamWindowSize(StreamWindow), grpc.StaticConnWindowSize(ConnWindow),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
 			MinTime: minPingInterval, PermitWithoutStream: true,
 		}),

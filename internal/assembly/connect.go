@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/resolver"
 	"google.golang.org/grpc/resolver/manual"
 
+	"github.com/coppice-run/coppice/internal/api"
 	"github.com/coppice-run/coppice/internal/route"
 )
 
@@ -38,6 +39,7 @@ func Connect(target string, more ...grpc.DialOption) (*grpc.ClientConn, error) {
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultServiceConfig(`{"loadBalancingConfig":[{"` + route.Policy + `":{}}]}`),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxResponseBytes)),
+		grpc.WithStaticStreamWindowSize(api.StreamWindow), grpc.WithStaticConnWindowSize(api.ConnWindow),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{
 			Time: pingAfter, Timeout: pingTimeout, PermitWithoutStream: true,
 		}),

@@ -335,3 +335,28 @@ func TestCompaction(t *testing.T) {
 		c.sound()
 	})
 }
+
+const compactingResults = `
+steps:
+  - when: {last: sum up the conversation}
+    text: summary
+  - when: {turn: 1, prompt: ^go}
+    calls: [{tool: ls, input: {path: .}}, {tool: glob, input: {pattern: "*"}}]
+    usage: {input: 170000}
+  - text: '{{len (results "ls")}} ls, {{len (results "glob")}} glob, last {{.Last}}'
+`
+
+// TestCompactionKeepsResults lets a worker sum up a conversation that ends with results of its
+// own. The model still has to see them.
+func TestCompactionKeepsResults(t *testing.T) {
+	t.Parallel()
+	onBoth(t, compactingResults, nil, func(t *testing.T, d *deployment) {
+		c := d.client()
+		session := c.create("go").GetId()
+		root := c.wait(session, "")
+		if got := root.GetResult(); !strings.HasPrefix(got, "1 ls, 1 glob, last ") || strings.Contains(got, "summed up") {
+			t.Errorf("the root ended %s with %q: %s", root.GetState(), got, root.GetDetail())
+		}
+		c.sound()
+	})
+}

@@ -59,7 +59,8 @@ func (r *request) Wait(ctx context.Context) (loop.Reply, error) {
 }
 
 func boundaryFrom(b *pb.Boundary) (*loop.Boundary, error) {
-	out := &loop.Boundary{Source: b.GetSource(), BudgetSpent: b.GetBudgetSpent(), BudgetShort: b.GetBudgetShort()}
+	// Without results the worker knows the tool message, and it is the last one if calls were open.
+	out := &loop.Boundary{Ordinal: int(b.GetOrdinal()), Source: b.GetSource(), BudgetSpent: b.GetBudgetSpent(), BudgetShort: b.GetBudgetShort()}
 	if b.GetResults() != nil {
 		m, err := wire.MessageFrom(b.GetResults())
 		if err != nil {
