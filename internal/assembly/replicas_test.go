@@ -190,3 +190,89 @@ func TestNobodyIsNudgedInVain(t *testing.T) {
 	a.orchestrator()
 	nudges(true)
 }
+
+// TestADatabaseOutageIsNoDeath takes the database away for longer than a replica may be silent.
+// Replicas that come back to it do not take each other's runs: what those run goes on.
+func TestADatabaseOutageIsNoDeath(t *testing.T) {
+	t.Parallel()
+	d, server := replicas(t, heldTree)
+	c := d.client()
+	arrivals := proctest.OpenLines(t, d.in("arrivals"))
+	session := c.bypassing("Survey the wood.")
+	for range heldLeaves {
+		arrivals.Next()
+	}
+	const beats, failed = 6, "a heartbeat failed"
+	server.Kill()
+	until(t, "heartbeats that fail for longer than a replica may be silent", func() bool {
+		return d.times(failed) >= beats*len(d.addresses)
+	})
+	server.Restart()
+	until(t, "a database that is back", func() bool {
+		_, err := c.ListSessions(c.ctx(), &pb.ListSessionsRequest{})
+		return err == nil
+	})
+	d.write("go", "")
+	if root := c.wait(session, ""); root.GetResult() != "surveyed 2" {
+		t.Errorf("the root ended %s with %q", root.GetState(), root.GetResult())
+	}
+	for _, task := range c.tasks(session) {
+		if task.GetDepth() == 3 && task.GetEpoch() != 1 {
+			t.Errorf("task %s is in attempt %d, though its worker lives", task.GetId(), task.GetEpoch())
+		}
+	}
+	c.sound()
+}
+
+// TestReplicasWorkWithoutRedis takes Redis away while all slots are idle. Workers that can't read
+// hints get runs from the replicas of their streams, and read hints again once Redis is back.
+func TestReplicasWorkWithoutRedis(t *testing.T) {
+	t.Parallel()
+	d, _ := replicas(t, `steps: [{text: done}]`)
+	work := func(i int) {
+		c := d.at(i)
+		if root := c.wait(c.create("go").GetId(), ""); root.GetResult() != "done" {
+			t.Errorf("the root ended %s with %q", root.GetState(), root.GetResult())
+		}
+	}
+	announces := func(i int) {
+		t.Helper()
+		until(t, "a replica that announces runs, and slots that read hints", func() bool {
+			before := readHints(t, d)
+			work(i)
+			return readHints(t, d) > before
+		})
+	}
+	for i := range d.addresses { // once it knows the others
+		announces(i)
+	}
+	d.redis.Kill()
+	for i := range d.addresses {
+		work(i)
+	}
+	d.redis.Restart()
+	for i := range d.addresses {
+		announces(i)
+	}
+	d.client().sound()
+}
+
+// readHints gives how many hints have been read from the dispatch stream since Redis has started.
+func readHints(t *testing.T, d *deployment) (read int64) {
+	t.Helper()
+	client := d.redis.Client()
+	streams, _, err := client.ScanType(t.Context(), 0, "coppice:*", 1000, "stream").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, stream := range streams {
+		groups, err := client.XInfoGroups(t.Context(), stream).Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, g := range groups {
+			read += g.EntriesRead
+		}
+	}
+	return read
+}

@@ -13,6 +13,7 @@
 //
 //	service.go          the parts of a replica, and its loops
 //	sweep.go            finds what a lost hint, timer or replica would have reported
+//	contact.go          how long the replica has been in contact with the database
 //	nudge.go            tells other replicas what was committed, and listens to them
 //	metrics.go          records metrics
 //

@@ -30,8 +30,9 @@ import (
 //
 // Ways 1 to 3 require that the worker offers its slot with the request. Ways 1 and 3 also require
 // that no hint on the dispatch stream has waited for long (mayTake). Ways 4 and 5 require that the
-// worker offers to stand by, that this replica is the only one, and that the other idle slots
-// suffice for the hints on the stream (tryStandBy).
+// worker offers to stand by, that the other idle slots suffice for the hints on the stream
+// (tryStandBy), and that this replica is the only one. With several replicas, slots stand by only
+// while neither their worker nor this replica reaches Redis (openStandby).
 
 // prepare prepares a request of the attempt on the stream. If the worker offers its slot, and the
 // request gives its run back, the same transaction may claim another run for the slot.
@@ -81,7 +82,8 @@ func (l *slot) answerWithNextRun(ctx context.Context, a *exchange, last *lease, 
 		known = false // the worker may have asked for its run before, over another stream
 	}
 	if granted == nil {
-		answer.StandsBy = l.tryStandBy(a.req.GetTakes(), last.worker, a.worker)
+		// With other replicas only a slot that can't read hints stands by, and it asks for that itself.
+		answer.StandsBy = !l.svc.hasOthers.Load() && l.tryStandBy(a.req.GetTakes(), last.worker, a.worker)
 		signal(l.svc.backlog.changed) // the slot is idle
 		return answers
 	}

@@ -65,6 +65,8 @@ type Service struct {
 	serving      sync.WaitGroup // the goroutines of streams
 	totalSlots   atomic.Int64   // of all workers, as of the last heartbeat
 	hasOthers    atomic.Bool    // other replicas are alive, as of the last heartbeat
+	redisAway    atomic.Bool    // the dispatch stream can't be read, as of the last check
+	contact      contact
 	claimRate    rateCounter
 	sweepState   sweepState
 	agents       *agentCache
@@ -119,6 +121,7 @@ func New(c Config) (*Service, error) {
 		interests: newTextInterests(), relay: newRelay(c.Now),
 		announceNow: make(chan struct{}, 1), announceSoon: make(chan struct{}, 1), stopping: make(chan struct{}), deadWorkers: make(chan string, maxDeadQueued),
 	}
+	s.contact.maxGap = max(s.replicaTimeout()/2, minContactGap)
 	s.standby = newStandby(&s.slots)
 	s.hasOthers.Store(!c.Store.Exclusive())
 	s.standby.setOpen(c.Store.Exclusive())

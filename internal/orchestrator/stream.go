@@ -58,6 +58,8 @@ func (s *Service) reconcileStream(ctx context.Context) error {
 	reading, cancel := context.WithTimeout(ctx, redisTimeout)
 	defer cancel()
 	unread, err := s.Bus.Unread(reading, s.Pool, maxHintsCounted)
+	s.redisAway.Store(err != nil)
+	s.openStandby()
 	if err != nil {
 		s.backlog.streamUnreadable(time.Now())
 		return err

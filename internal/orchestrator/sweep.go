@@ -89,11 +89,16 @@ func (s *Service) heartbeat(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	s.contact.confirm(s.Now())
 	s.totalSlots.Store(int64(there.Slots))
 	s.hasOthers.Store(there.Replicas > 1)
-	s.standby.setOpen(there.Replicas <= 1)
+	s.openStandby()
 	return nil
 }
+
+// openStandby lets slots stand by while this replica is the only one, and while Redis is away: then
+// no hint of another replica could find them either.
+func (s *Service) openStandby() { s.standby.setOpen(!s.hasOthers.Load() || s.redisAway.Load()) }
 
 // recoverLostAttempts offers runs to others whose replica is dead, or that belong to this replica
 // but are on no stream any more.
@@ -101,6 +106,9 @@ func (s *Service) recoverLostAttempts(ctx context.Context) error {
 	lost, err := s.Store.LostAttempts(ctx, s.replicaTimeout())
 	if err != nil {
 		return err
+	}
+	if !s.Store.Exclusive() && s.contact.lasted(s.Now()) < s.replicaTimeout() {
+		lost = nil // the database may have been away for the other replicas too
 	}
 	// Attempts of this replica are not lost, however late its heartbeats are.
 	lost = slices.DeleteFunc(lost, func(a store.Attempt) bool { return a.Replica == s.Replica })

@@ -1,0 +1,30 @@
+package orchestrator
+
+import (
+	"testing"
+	"time"
+)
+
+func TestContact(t *testing.T) {
+	t.Parallel()
+	began := time.Unix(1000, 0)
+	at := func(s float64) time.Time { return began.Add(time.Duration(s * float64(time.Second))) }
+	c := contact{maxGap: 2 * time.Second}
+	lasted := func(now, want float64) {
+		t.Helper()
+		if got := c.lasted(at(now)); got != at(want).Sub(began) {
+			t.Errorf("after %g s contact has lasted %s, want %g s", now, got, want)
+		}
+	}
+	lasted(0, 0)
+	for s := range 6 {
+		c.confirm(at(float64(s)))
+	}
+	lasted(5.5, 5.5)
+	lasted(7, 7)
+	lasted(7.5, 0) // no heartbeat for too long
+	c.confirm(at(8))
+	lasted(8, 0) // the database was away: contact begins again
+	c.confirm(at(9))
+	lasted(9, 1)
+}
