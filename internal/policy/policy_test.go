@@ -209,6 +209,8 @@ func TestCommandsAreJudgedOneByOne(t *testing.T) {
 		"! git status":                  Ask,
 		"sudo git status":               Ask,
 		"git  status":                   Ask,
+		">x git status":                 Ask,
+		"ls | xargs git status":         Ask,
 		"/usr/bin/git status":           Ask,
 		"gitstatus":                     Ask,
 		"":                              Ask,
