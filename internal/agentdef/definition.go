@@ -78,6 +78,8 @@ type Definition struct {
 	// Version is a hash of all other fields except Source. Equal definitions have equal
 	// versions.
 	Version string
+
+	unfit error // what a new definition must not contain, though a stored one may
 }
 
 // Mode says which places in a tree an agent may have.

@@ -76,13 +76,18 @@ func Parse(source string, data []byte) (*Definition, error) {
 	if f.err != nil {
 		return nil, f.err
 	}
+	d.unfit = f.unfit
 	d.Version = d.digest()
 	return d, nil
 }
 
-// Fits reports whether the canonical text of a new definition can be parsed again. Its strings
-// are quoted and may be longer, and a plugin name may be added.
+// Fits returns an error if a new definition has a rule that matches nothing, or if its canonical
+// text cannot be parsed again: its strings are quoted and may be longer, and a plugin name may be
+// added.
 func (d *Definition) Fits() error {
+	if d.unfit != nil {
+		return d.unfit
+	}
 	most := maxFront
 	if !d.OfPlugin() {
 		most -= maxPrefix

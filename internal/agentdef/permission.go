@@ -25,6 +25,7 @@ func (f *frontMatter) permissions() policy.Permissions {
 	p.Allow = inner.rules("allow")
 	p.Ask = inner.rules("ask")
 	p.Deny = inner.rules("deny")
+	f.unfit = inner.unfit
 	if f.err == nil {
 		f.err = inner.err
 	}
@@ -62,6 +63,12 @@ func (f *frontMatter) rules(key string) []policy.Rule {
 	rules, err := policy.ParseRules(texts)
 	if err != nil {
 		f.fail(key, "%v", err)
+	}
+	items, _ := f.values[key].(*ast.SequenceNode)
+	for i, r := range rules {
+		if err := r.Check(); err != nil && f.unfit == nil {
+			f.unfit = problemAt(f.source, lineAt(items.Values[i]), "%s: %v", key, err)
+		}
 	}
 	return rules
 }

@@ -40,6 +40,20 @@ func TestParsePermissions(t *testing.T) {
 	}
 }
 
+// TestRulesThatMatchNothing are refused in new definitions. Definitions that were stored with one
+// can be read.
+func TestRulesThatMatchNothing(t *testing.T) {
+	t.Parallel()
+	d, err := Parse("x", []byte(small("permissions:", "  allow: [read]", "  deny:", "  - read", "  - find_tools(x)")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `x:9: deny: the rule "find_tools(x)" matches nothing`
+	if err := d.Fits(); err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
 func TestParseBadPermissions(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{

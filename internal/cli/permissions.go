@@ -25,7 +25,7 @@ func (p permissionFlags) permissions() (*pb.Permissions, error) {
 		flag  string
 		rules []string
 	}{{"--allow", p.Allow}, {"--ask", p.Ask}, {"--deny", p.Deny}} {
-		if _, err := policy.ParseRules(of.rules); err != nil {
+		if _, err := policy.NewRules(of.rules); err != nil {
 			return nil, usagef("%s: %w", of.flag, err)
 		}
 	}

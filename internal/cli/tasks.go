@@ -87,7 +87,7 @@ type sendCommand struct {
 	Session   string   `arg:"" help:"The session."`
 	Task      *string  `env:"" placeholder:"ID" help:"The task; default: the current branch."`
 	Steer     bool     `env:"" help:"Allow sending to a sub-agent, which otherwise gets messages only from its parent."`
-	Interrupt bool     `env:"" help:"Deliver it now: children that the task waits for move to the background."`
+	Interrupt bool     `env:"" help:"Deliver it at the next step: children that the task waits for, and its commands, move to the background."`
 	Text      []string `arg:"" help:"The message; - reads it from standard input."`
 }
 
@@ -122,6 +122,8 @@ func (s *sendCommand) Run(ctx context.Context, a *app) error {
 				goes = "child continues"
 			}
 			return a.print(fmt.Sprintf("so that the message can be read, %d %s in the background", resp.GetBackgrounded(), goes))
+		case resp.GetQueued() && s.Interrupt:
+			return a.print("the message is read at the task's next step, before its next model call; calls that cannot continue in the background end first")
 		case resp.GetQueued():
 			return a.print("the message waits until the task's current tool calls are done")
 		}

@@ -92,7 +92,7 @@ func resultOf(event tree.HookEvent, cmd *exec.Cmd, err error, out, errs string) 
 	case state.ExitCode() == blockingExit && event == tree.SubagentStop:
 		r = blockedResult(errs)
 	default:
-		r = failedResult("%s: %s", state, errs)
+		r = failedWithOutput(state.String(), errs)
 	}
 	r.exitCode = state.ExitCode()
 	return r

@@ -63,6 +63,27 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
+// TestMessagesOfFailures: a hook that says nothing has no colon at the end of its message.
+func TestMessagesOfFailures(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusInternalServerError)
+		_, _ = io.WriteString(w, r.URL.Query().Get("body"))
+	}))
+	t.Cleanup(server.Close)
+	for want, spec := range map[string]hook.Spec{
+		"exit status 3":                     sh(tree.SubagentStop, "echo >&2; exit 3"),
+		"exit status 3: broken":             sh(tree.SubagentStop, "echo broken >&2; exit 3"),
+		"signal: terminated":                sh(tree.SubagentStart, "kill $$"),
+		"HTTP 500 Internal Server Error":    {Name: "h", Event: tree.SubagentStop, URL: server.URL},
+		"HTTP 500 Internal Server Error: x": {Name: "h", Event: tree.SubagentStart, URL: server.URL + "?body=x"},
+	} {
+		if ran := ask(t.Context(), bound(t, t.TempDir(), spec), spec.Event)[0]; ran.Outcome != tree.HookFailed || ran.Message != want {
+			t.Errorf("%s: %q, want %q", ran.Outcome, ran.Message, want)
+		}
+	}
+}
+
 func ask(ctx context.Context, b *hook.RunHooks, event tree.HookEvent) []tree.HookRun {
 	if event == tree.SubagentStart {
 		return b.Start(ctx)

@@ -39,7 +39,7 @@ func (h *Hooks) post(ctx context.Context, s *Spec, event tree.HookEvent, body []
 	case err != nil:
 		return failedResult("reading the answer: %v", err)
 	case resp.StatusCode < 200 || resp.StatusCode > 299:
-		return failedResult("HTTP %s: %s", resp.Status, answer)
+		return failedWithOutput("HTTP "+resp.Status, string(answer))
 	case len(answer) > maxBody:
 		return failedResult("the answer has more than %d bytes", maxBody)
 	}

@@ -206,6 +206,14 @@ func failedResult(format string, args ...any) result {
 	return result{outcome: tree.HookFailed, message: fmt.Sprintf(format, args...)}
 }
 
+// failedWithOutput is the result of a hook that failed and may have said why.
+func failedWithOutput(what, output string) result {
+	if output = strings.TrimSpace(output); output != "" {
+		what += ": " + output
+	}
+	return result{outcome: tree.HookFailed, message: what}
+}
+
 // oneLine returns a text on one line, truncated.
 func oneLine(text string) string {
 	return excerpt.Short(strings.Join(strings.Fields(strings.ToValidUTF8(text, "\uFFFD")), " "), maxMessage)

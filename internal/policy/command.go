@@ -3,6 +3,8 @@ package policy
 import (
 	"iter"
 	"path"
+	"regexp"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -76,26 +78,40 @@ const operators = ";&|<>(){}\n"
 // alternative spellings of a blank.
 var argumentMarks = strings.NewReplacer("${IFS}", " ", "$IFS", " ", "$", " …$", "`", " …`", "{", " …{", "<", " …<")
 
+// redirections matches a redirection with its file descriptor and its word. The first group is what
+// precedes the file descriptor. A word that contains both quotes and operators is left alone: its
+// first quote may as well be the end of another text.
+var redirections = regexp.MustCompile(`(?:(^|[ \t\n;&|<>(){}])[0-9]+|&)?[<>]+[&|]?[ \t]*` +
+	`(?:"[^";&|<>()\n]*"|'[^';&|<>()\n]*'|[^ \t\n;&|<>(){}"'\x60])[^ \t\n;&|<>(){}"'\x60]*`)
+
 // candidates yields a command line and all parts of it that may be commands. The line is cut at
 // every operator, quoted or not. Each piece is also yielded in plain form, and without the parts
-// of a redirection. A rule that denies is matched against all of them. This catches commands that
-// are written plainly; a shell has further ways to write the same. A long line has many
-// candidates, so they are generated one at a time.
+// of a redirection. The same is done with the line without its redirections. A rule that denies is
+// matched against all of them. This catches commands that are written plainly; a shell has further
+// ways to write the same. A long line has many candidates, so they are generated one at a time.
 func candidates(line string) iter.Seq[candidate] {
-	lists := strings.ContainsRune(line, '{')
 	return func(yield func(candidate) bool) {
-		if !yield(candidate{text: strings.TrimSpace(line)}) {
+		if !yield(candidate{text: strings.TrimSpace(line)}) || !yieldParts(line, yield) {
 			return
 		}
-		for piece := range pieces(argumentMarks.Replace(line)) {
-			if !yield(candidate{text: strings.TrimSpace(piece)}) || !yieldPlain(piece, yield) {
-				return
-			}
-			if lists && !yieldPlain(strings.ReplaceAll(piece, ",", " "), yield) {
-				return
-			}
+		if redirections.MatchString(line) {
+			yieldParts(redirections.ReplaceAllString(line, "$1"), yield)
 		}
 	}
+}
+
+// yieldParts yields the pieces of a command line. It reports whether the caller wants more.
+func yieldParts(line string, yield func(candidate) bool) bool {
+	lists := strings.ContainsRune(line, '{')
+	for piece := range pieces(argumentMarks.Replace(line)) {
+		if !yield(candidate{text: strings.TrimSpace(piece)}) || !yieldPlain(piece, yield) {
+			return false
+		}
+		if lists && !yieldPlain(strings.ReplaceAll(piece, ",", " "), yield) {
+			return false
+		}
+	}
+	return true
 }
 
 // pieces cuts a text where a command may end.
@@ -154,12 +170,32 @@ var quoteRemover = strings.NewReplacer(`"`, "", `'`, "", `\`, "")
 
 // yieldPlain yields a piece of a command line without quotes, without what precedes the command
 // (assignments, and programs that run another program), and without the directory of its program.
-// It reports whether the caller wants more.
+// If one of these programs adds arguments, the piece is yielded with one more, too. It reports
+// whether the caller wants more.
 func yieldPlain(piece string, yield func(candidate) bool) bool {
 	piece = quoteRemover.Replace(piece)
+	if !yield(candidate{text: strings.TrimSpace(piece)}) {
+		return false
+	}
 	words := strings.Fields(piece)
-	return yield(candidate{text: strings.TrimSpace(piece)}) &&
-		(len(words) == 0 || yield(candidate{strings.Join(words, " "), heads(words)}))
+	if len(words) == 0 {
+		return true
+	}
+	plain := candidate{strings.Join(words, " "), heads(words)}
+	if !yield(plain) {
+		return false
+	}
+	// The last word is the command at most.
+	if !slices.ContainsFunc(words[:min(plain.heads, len(words)-1)], addsArguments) {
+		return true
+	}
+	return yield(candidate{plain.text + " …", plain.heads})
+}
+
+// addsArguments reports whether a word is a program that runs a command with arguments of its own.
+func addsArguments(word string) bool {
+	name := path.Base(word)
+	return name == "xargs" || name == "parallel"
 }
 
 // heads returns how many words may begin a command.

@@ -48,6 +48,51 @@ func TestBeginningsOfACommand(t *testing.T) {
 	}
 }
 
+// TestCommandsWithoutTheirSurroundings: redirections are no part of a command, and xargs and
+// parallel give it an argument, for rules that ask or deny.
+func TestCommandsWithoutTheirSurroundings(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		rule, line string
+		matches    bool
+	}{
+		{"bash(rm *)", ">/dev/null rm x", true},
+		{"bash(rm *)", "2>/dev/null rm x", true},
+		{"bash(rm *)", "</dev/null rm x", true},
+		{"bash(rm *)", "ls; 2>&1 >> a &>b /bin/rm x", true},
+		{"bash(rm *)", "A=1 > a rm x", true},
+		{"bash(rm *)", "sudo 2>a rm x", true},
+		{"bash(rm *)", `>"$LOG of x" rm x`, true},
+		{"bash(rm *)", `>$LOG rm x`, true},
+		{"bash(rm *)", "<<<a rm x", true},
+		{"bash(rm *)", "bash -c '>a rm x'", true},
+		{"bash(rm *)", "rm 2>/dev/null x", true},
+		{"bash(rm *)", "ls >a rm x", false},
+		{"bash(rm *)", "ls <a>b rm x", false},
+		{"bash(ls 2 x)", "ls 2>a x", false},
+		{"bash(ls x)", "ls 2>a x", true},
+		{"bash(ls 2 x)", "ls 2 >a x", true},
+		{"bash(make deploy)", `echo "<a>" && make deploy 2>&1 | grep "x"`, true},
+		{"bash(rm *)", "echo q | xargs rm", true},
+		{"bash(rm *)", "xargs -n1 rm", true},
+		{"bash(rm -rf *)", "find . | sudo /usr/bin/xargs -0 rm -rf", true},
+		{"bash(rm *)", "ls | parallel rm", true},
+		{"bash(rm)", "xargs rm", true},
+		{"bash(xargs *)", "ls | xargs", false},
+		{"bash(rm *)", "ls xargs rm", false},
+		{"bash(rm *)", "sudo rm", false},
+		{"bash(xargs rm *)", "xargs rm", true},
+	} {
+		r := rules(t, c.rule)[0]
+		if got := r.matchesPart(shell(c.line)); got != c.matches {
+			t.Errorf("%s on %s: %t", c.rule, c.line, got)
+		}
+		if r.matchesWhole(shell(c.line)) {
+			t.Errorf("%s allows %s", c.rule, c.line)
+		}
+	}
+}
+
 // TestMatchesWhatIsWrittenOut: going through a line once finds what it would to hold a rule
 // against each command that may begin in it.
 func TestMatchesWhatIsWrittenOut(t *testing.T) {

@@ -209,6 +209,8 @@ func TestCommandsAreJudgedOneByOne(t *testing.T) {
 		"! git status":                  Ask,
 		"sudo git status":               Ask,
 		"git  status":                   Ask,
+		">x git status":                 Ask,
+		"ls | xargs git status":         Ask,
 		"/usr/bin/git status":           Ask,
 		"gitstatus":                     Ask,
 		"":                              Ask,
@@ -241,6 +243,26 @@ func TestBadRules(t *testing.T) {
 	} {
 		if _, err := ParseRule(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.40q: %v, want %q", text, err, want)
+		}
+	}
+}
+
+// TestRulesThatMatchNothing: new rules for the argument of a tool that has none are refused. Stored
+// ones are read, because a layer that cannot be read denies everything.
+func TestRulesThatMatchNothing(t *testing.T) {
+	t.Parallel()
+	for text, fits := range map[string]bool{
+		"find_tools(x)": false, "find_*(?*)": false, "f*d_tools(git *)": false,
+		"find_tools": true, "find_tools(*)": true, "*(x)": true, "*find_tools(x)": true, "*_tools(x)": true, "docs(x)": true,
+		"mcp__find_tools(x)": true, "kill_task(x)": true,
+	} {
+		_, err := NewRules([]string{"read", text})
+		if fits != (err == nil) || err != nil && !strings.Contains(err.Error(), "matches nothing: a call of find_tools has no argument") {
+			t.Errorf("%s: %v", text, err)
+		}
+		stored := PinLayer(Layer{Mode: ModePlan, Deny: rules(t, text)}).Open()
+		if stored.Mode != ModePlan || len(stored.Deny) != 1 {
+			t.Errorf("%s is not read again: %s", text, stored)
 		}
 	}
 }

@@ -46,7 +46,10 @@ func knownTools() []string {
 	return []string{"ls", "glob", "grep", "read", "write", "edit", "bash", "web_fetch", "task", "task_output", "kill_task", "skill", "docs", "find_tools"}
 }
 
-// ParseRule parses a rule. A rule that can match nothing is an error.
+// withoutArgument is the tool whose calls have no argument.
+const withoutArgument = "find_tools"
+
+// ParseRule parses a rule. A rule that names no tool, or whose glob is invalid, is an error.
 func ParseRule(text string) (Rule, error) {
 	r := Rule{text: text}
 	if len(text) > maxRule {
@@ -88,6 +91,30 @@ func (r Rule) namesATool(name string) bool {
 		}
 	}
 	return false
+}
+
+// Check returns an error if the rule can match no call, because it has a glob for the argument of a
+// tool that has none. Only new rules are checked: stored ones may be such rules, and do no harm.
+func (r Rule) Check() error {
+	name, _, _ := strings.Cut(r.text, "(")
+	if !r.hasArgument || r.argument.match("", false) || EntriesOverlap(name, MCPPrefix+"*") {
+		return nil
+	}
+	for _, tool := range knownTools() {
+		if tool != withoutArgument && r.tool.match(tool, false) {
+			return nil
+		}
+	}
+	return fmt.Errorf("the rule %.100q matches nothing: a call of %s has no argument; use the name of the tool alone", r.text, withoutArgument)
+}
+
+// NewRules parses and checks a list of rules that someone has just written.
+func NewRules(texts []string) ([]Rule, error) {
+	rules, err := ParseRules(texts)
+	for i := 0; i < len(rules) && err == nil; i++ {
+		err = rules[i].Check()
+	}
+	return rules, err
 }
 
 // ParseRules parses a list of rules.

@@ -29,6 +29,15 @@ func TestBuiltinToolsAreGuarded(t *testing.T) {
 			t.Errorf("%s is missing in policy's list of tools that a rule may name: %v", name, err)
 		}
 	}
+	// The permissions know which tools have no argument.
+	for _, tool := range append(Builtin(), taskTool{}, skillTool{}, docsTool{}, webFetchTool{}, bashTool{}) {
+		if GuardOf(tool).Arguments == nil {
+			t.Errorf("%T has no argument, and rules may have one for it", tool)
+		}
+	}
+	if GuardOf(findTool{}).Arguments != nil {
+		t.Error("find_tools has an argument, and rules must have none for it")
+	}
 }
 
 // A link leads around a rule for its own name, and not around one for where it leads.

@@ -1,6 +1,9 @@
 package tool
 
 import (
+	"encoding/json"
+	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +17,44 @@ func names(tools []Tool) string {
 		names = append(names, t.Spec().Name)
 	}
 	return strings.Join(names, " ")
+}
+
+// TestArgumentsAreDocumented: the table of docs/tools.md has each argument of each tool.
+func TestArgumentsAreDocumented(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/tools.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	schemas := map[string]json.RawMessage{
+		BashTool: bashSchema, WebFetchTool: webFetchSchema, SkillTool: skillSchema, DocsTool: docsSchema, FindTool: findSchema,
+	}
+	for _, builtin := range append(Builtin(), NewTask(agents)) {
+		schemas[builtin.Spec().Name] = builtin.Spec().Schema
+	}
+	for _, name := range Names() {
+		var schema struct {
+			Properties map[string]any
+			Required   []string
+		}
+		if err := json.Unmarshal(schemas[name], &schema); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		row := regexp.MustCompile("(?m)^\\| `" + name + "` \\|([^(|]*)([^|]*)").FindStringSubmatch(string(page))
+		if row == nil {
+			t.Errorf("%s has no row", name)
+			continue
+		}
+		for argument := range schema.Properties {
+			place := row[2]
+			if slices.Contains(schema.Required, argument) {
+				place = row[1]
+			}
+			if !strings.Contains(place, "`"+argument+"`") {
+				t.Errorf("the row of %s lacks %s, or has it in the wrong place", name, argument)
+			}
+		}
+	}
 }
 
 func TestSelect(t *testing.T) {

@@ -106,7 +106,7 @@ func LayerFrom(p *pb.Permissions) (policy.Layer, error) {
 		{"allow", p.GetAllow(), &layer.Allow}, {"ask", p.GetAsk(), &layer.Ask}, {"deny", p.GetDeny(), &layer.Deny},
 	} {
 		var err error
-		if *list.rules, err = policy.ParseRules(list.texts); err != nil {
+		if *list.rules, err = policy.NewRules(list.texts); err != nil {
 			return layer, tree.ErrBadInput.With("permissions: %s: %v", list.name, err)
 		}
 	}

@@ -106,9 +106,10 @@ func TestBadPermissionsAndDecisions(t *testing.T) {
 	for i := range many {
 		many[i] = "read"
 	}
-	for want, p := range map[*tree.Error]*pb.Permissions{
-		tree.ErrTooLarge: {Deny: many},
-		tree.ErrBadInput: {Ask: []string{"hammer"}},
+	for p, want := range map[*pb.Permissions]*tree.Error{
+		{Deny: many}:                      tree.ErrTooLarge,
+		{Ask: []string{"hammer"}}:         tree.ErrBadInput,
+		{Deny: []string{"find_tools(x)"}}: tree.ErrBadInput,
 	} {
 		if _, err := LayerFrom(p); !errors.Is(err, want) {
 			t.Errorf("%v: %v, want %v", p, err, want)

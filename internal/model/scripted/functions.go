@@ -82,16 +82,23 @@ func text(v any) (string, error) {
 	return "", fmt.Errorf("expected text, got %s", describe(v))
 }
 
+// describe says in an error what a value is.
 func describe(v any) string {
-	switch v.(type) {
+	switch v := v.(type) {
 	case []any:
 		return "a list"
 	case map[string]any:
 		return "a record"
+	case result:
+		return "a result"
+	case string:
+		return "a string"
 	case nil:
 		return "nothing"
+	case bool, int, int64, float64:
+		return fmt.Sprint(v)
 	}
-	return fmt.Sprintf("a %T", v)
+	return "something else"
 }
 
 func onText(f func(string) any) func(any) (any, error) {

@@ -50,12 +50,18 @@ func listFunctions() template.FuncMap {
 	}
 }
 
+// list converts v to a list. Nothing, and the empty text that get returns for a missing field,
+// are an empty list.
 func list(v any) ([]any, error) {
 	switch v := v.(type) {
 	case []any:
 		return v, nil
 	case nil:
 		return nil, nil
+	case string:
+		if v == "" {
+			return nil, nil
+		}
 	}
 	return nil, fmt.Errorf("expected a list, got %s", describe(v))
 }
@@ -163,15 +169,26 @@ func field(key string, item any) (any, error) {
 	if key == "" {
 		return item, nil
 	}
-	record, ok := item.(map[string]any)
-	if !ok {
+	record := fieldsOf(item)
+	if record == nil {
 		return nil, fmt.Errorf("expected a record with %q, got %s", key, describe(item))
 	}
 	value, ok := record[key]
 	if !ok {
-		return nil, fmt.Errorf("the record has no %q", key)
+		return nil, fmt.Errorf("%s has no %q", describe(item), key)
 	}
 	return value, nil
+}
+
+// fieldsOf returns the fields of a record or of a result; nil if v is neither.
+func fieldsOf(v any) map[string]any {
+	switch v := v.(type) {
+	case map[string]any:
+		return v
+	case result:
+		return map[string]any{"Tool": v.Tool, "Input": v.Input, "Text": v.Text, "IsError": v.IsError}
+	}
+	return nil
 }
 
 // keyAndList splits the arguments [KEY] LIST.
@@ -276,10 +293,13 @@ func pluck(key string, v any) ([]any, error) {
 	return bearable(values)
 }
 
-// get returns a field of a record, or "".
+// get returns a field of a record or a result; an empty text if it is missing or null. (A template
+// would write nil as "<no value>".)
 func get(key string, v any) any {
-	record, _ := v.(map[string]any)
-	return record[key]
+	if value := fieldsOf(v)[key]; value != nil {
+		return value
+	}
+	return ""
 }
 
 // tally counts the values of the first group of a pattern in a list of texts. It returns

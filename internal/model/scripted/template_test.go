@@ -41,8 +41,12 @@ func TestTemplates(t *testing.T) {
 		`{{(json (result "task" 0)).error}} {{(json (result "task" 0)).usage.input}}`: "bad luck 5",
 		`{{toJSON (results "ls")}}`:                                                   `[{"Tool":"ls","Input":{"path":"."},"Text":"a/\nb c/\nx.go\n[skipped: 1]\n[cut: more]","IsError":false}]`,
 		`{{get "nothing" (json (result "task" 0)) | default "-"}}`:                    "-",
-		`{{isJSON (result "ls" 0)}} {{isJSON (result "task" 0)}}`:                     "false true",
-		`{{hasTool "ls"}} {{hasTool "shell"}}`:                                        "true false",
+		`{{get "no" (dict)}}{{get "no" "text"}}{{get "x" (json "{\"x\":null}")}}.`:    ".",
+		`{{if get "no" (dict)}}a{{else}}b{{end}}{{or (get "no" (dict)) "c"}}{{with get "no" (dict)}}d{{end}}{{get "no" (dict) | eq "e"}}`: "bcfalse",
+		`{{join "," (get "no" (dict))}}{{get "no" (dict) | pluck "x" | len}}{{range default list (get "no" (dict))}}a{{end}}`:             "0",
+		`{{get "Tool" (result "ls" 0)}} {{get "x" (dict "x" 0)}}`:                                                                         "ls 0",
+		`{{isJSON (result "ls" 0)}} {{isJSON (result "task" 0)}}`:                                                                         "false true",
+		`{{hasTool "ls"}} {{hasTool "shell"}}`:                                                                                            "true false",
 
 		`{{dirs (result "ls" 0) | join "|"}}`:                   "a|b c",
 		`{{files (result "ls" 0) | join "|"}}`:                  "x.go",
@@ -52,6 +56,9 @@ func TestTemplates(t *testing.T) {
 
 		`{{$c := records "(?m)^(?P<path>.+):(?P<n>[0-9]+)$" (result "grep" 0)}}{{sum "n" $c}} {{range top 1 "n" $c}}{{.path}}{{end}} {{pluck "path" (sort "n" $c) | join " "}}`: "19 x.go a/y:z.go x.go",
 		`{{$c := records "(?P<p>[a-z.]+):" (result "grep" 0)}}{{keep "p" "^x" $c | len}} {{drop "p" "^x" $c | len}}`:                                                            "1 2",
+
+		`{{pluck "Input" (results "l?") | pluck "path" | join ","}} {{pluck "Text" (keep "Tool" "^t" (results "*")) | len}}`:                                     ". 1",
+		`{{range sort "Tool" (results "*")}}{{.Tool}} {{end}}{{range top 1 "Text" (results "*")}}{{.Tool}}{{end}} {{drop "IsError" "true" (results "*") | len}}`: "grep ls task task 2",
 
 		`{{split "," "a,,b" | len}} {{join "-" (list 1 "x" true)}}`:                                                         "3 1-x-true",
 		`{{sort (list "b" "a") | join ""}}{{sort (list 10 9 "8") | join ""}}{{sort (list "10" "9" "x") | join ""}}`:         "ab891010" + "9x",
@@ -97,6 +104,11 @@ func TestTemplatesThatFail(t *testing.T) {
 		"steps:\n- calls:\n  - {tool: x, input: 'null'}":                            "expected the template to put out a JSON object",
 		"steps:\n- calls:\n  - {tool: x, for_each: numbers 10001}":                  "an answer has at most 10000 calls",
 		"steps:\n- {text: '{{sum (list \"x\")}}'}":                                  `expected a whole number, got "x"`,
+		"steps:\n- {text: '{{sum \"Size\" (results \"ls\")}}'}":                     `a result has no "Size"`,
+		"steps:\n- {text: '{{pluck \"x\" (list 1.5)}}'}":                            `expected a record with "x", got 1.5`,
+		"steps:\n- {text: '{{sum (results \"ls\")}}'}":                              "expected a whole number, got a result",
+		"steps:\n- {text: '{{join \"\" true}}'}":                                    "expected a list, got true",
+		"steps:\n- {text: '{{join \"\" .}}'}":                                       "expected a list, got something else",
 		"steps:\n- {text: '{{div 1 0}}'}":                                           "division by zero",
 		"steps:\n- {text: '{{lines (list)}}'}":                                      "expected text, got a list",
 		"steps:\n- {text: '{{match \"(\" \"x\"}}'}":                                 "missing closing )",
