@@ -28,7 +28,7 @@ var allowed = map[string][]string{
 	"internal/tree":           {"internal/excerpt", "internal/policy"},
 	"internal/gen/coppice/v1": {},
 	"internal/transcript":     {"internal/tree"},
-	"internal/hook":           {"internal/excerpt", "internal/tree"},
+	"internal/hook":           {"internal/excerpt", "internal/redact", "internal/tree"},
 	"internal/outbound":       {},
 	"internal/alive":          {},
 	"internal/route":          {},

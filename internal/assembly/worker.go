@@ -91,7 +91,7 @@ func (w Worker) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	hooks := hook.New(hook.Config{Specs: w.Hooks, Definitions: w.DefinitionHooks, Environ: os.Environ()})
+	hooks := hook.New(hook.Config{Specs: w.Hooks, Definitions: w.DefinitionHooks, Environ: os.Environ(), Secrets: w.Secrets})
 	defer hooks.Close()
 	tools := append(tool.Builtin(), tool.NewWebFetch(private), tool.NewBash(confined, w.BashNetwork, w.Secrets))
 	servers, stopServers, err := w.mcp(ctx, confined)

@@ -1,6 +1,7 @@
-// Package callback calls URLs when runs end. The URLs come from definitions, which an untrusted
-// person may have written. So a call goes only to hosts that the operator allows. Unless the
-// host is allowed by its full name, it must not resolve to a private address.
+// Package callback calls URLs when runs end and when calls ask for approval. The URLs come from
+// definitions and from requests for sessions and tasks, which an untrusted person may have written.
+// So a call goes only to hosts that the operator allows. Unless the host is allowed by its full
+// name, it must not resolve to a private address.
 package callback
 
 import (

@@ -34,7 +34,7 @@ func (h *Hooks) command(ctx context.Context, s *Spec, in *input, body []byte) re
 	defer leave()
 	cmd.Dir, cmd.Env = dir, h.environment(in)
 	cmd.Stdin = bytes.NewReader(body)
-	out, errs := newHeadTail(maxOutput), newHeadTail(maxOutput)
+	out, errs := h.newOutput(), h.newOutput()
 	cmd.Stdout, cmd.Stderr = out, errs
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return killGroup(cmd) }
@@ -46,7 +46,7 @@ func (h *Hooks) command(ctx context.Context, s *Spec, in *input, body []byte) re
 	if killed := killGroup(cmd); killed != nil && err == nil {
 		err = killed
 	}
-	return resultOf(in.event, cmd, err, out.String(), errs.String())
+	return resultOf(in.event, cmd, err, out.end(), errs.end())
 }
 
 // enter returns a path to the workspace that is valid until leave is called. On Linux it leads

@@ -1,6 +1,40 @@
 package hook
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/coppice-run/coppice/internal/redact"
+)
+
+// output keeps the start and the end of a text, without secrets. It removes them before it cuts,
+// because a part of a secret is not recognised.
+type output struct {
+	stream *redact.Stream
+	ends   *headTail
+}
+
+func (h *Hooks) newOutput() *output {
+	return &output{stream: h.Secrets.Stream(), ends: newHeadTail(maxOutput)}
+}
+
+// Write accepts everything, so it never blocks the writer.
+func (o *output) Write(p []byte) (int, error) {
+	_, _ = o.ends.Write([]byte(o.stream.Write(string(p)))) // it never fails
+	return len(p), nil
+}
+
+// end returns what is kept. Nothing is written after that.
+func (o *output) end() string {
+	_, _ = o.ends.Write([]byte(o.stream.Flush())) // it never fails
+	return o.ends.String()
+}
+
+// cut returns the start and the end of a text, as output does.
+func (h *Hooks) cut(text string) string {
+	o := h.newOutput()
+	_, _ = o.Write([]byte(text)) // it never fails
+	return o.end()
+}
 
 // headTail is a writer that keeps the start and the end of what is written.
 type headTail struct {

@@ -43,7 +43,7 @@ func (h *Hooks) post(ctx context.Context, s *Spec, event tree.HookEvent, body []
 	case len(answer) > maxBody:
 		return failedResult("the answer has more than %d bytes", maxBody)
 	}
-	return responseResult(event, bytes.TrimSpace(answer))
+	return h.responseResult(event, bytes.TrimSpace(answer))
 }
 
 // withoutURL removes the URL from an error. It may contain a token, and watchers see the error.
@@ -55,7 +55,7 @@ func withoutURL(err error) error {
 }
 
 // responseResult interprets the body of a successful response.
-func responseResult(event tree.HookEvent, body []byte) result {
+func (h *Hooks) responseResult(event tree.HookEvent, body []byte) result {
 	if len(body) == 0 {
 		return result{outcome: tree.HookPassed}
 	}
@@ -69,15 +69,11 @@ func responseResult(event tree.HookEvent, body []byte) result {
 	}
 	switch {
 	case answer.Decision == "block" && event == tree.SubagentStop:
-		e := newHeadTail(maxOutput)
-		_, _ = e.Write([]byte(answer.Reason)) // it never fails
-		return blockedResult(e.String())
+		return blockedResult(h.cut(answer.Reason))
 	case answer.Decision == "block":
 		return failedResult("a start can't be blocked")
 	case answer.Decision != "" && answer.Decision != "approve":
-		return failedResult("the decision %.50q is neither block nor approve", answer.Decision)
+		return failedResult("the decision %.50q is neither block nor approve", h.Secrets.String(answer.Decision))
 	}
-	e := newHeadTail(maxOutput)
-	_, _ = e.Write([]byte(strings.TrimSpace(answer.Context)))
-	return passedResult(event, e.String())
+	return passedResult(event, h.cut(strings.TrimSpace(answer.Context)))
 }

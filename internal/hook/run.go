@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/coppice-run/coppice/internal/excerpt"
+	"github.com/coppice-run/coppice/internal/redact"
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
@@ -27,7 +28,8 @@ type Config struct {
 	Specs []Spec
 	// Definitions enables the hooks in agent definitions.
 	Definitions bool
-	Environ     []string // of the worker; commands inherit harmless variables
+	Environ     []string         // of the worker; commands inherit harmless variables
+	Secrets     *redact.Redactor // removed from results; nil: none are known
 	Now         func() time.Time
 }
 
@@ -173,7 +175,7 @@ func (h *Hooks) runOne(ctx context.Context, s *Spec, in *input, body []byte, ran
 		r = result{outcome: tree.HookTimedOut, exitCode: r.exitCode, message: fmt.Sprintf("stopped after %s", s.timeout())}
 	}
 	ran.Outcome, ran.ExitCode = r.outcome, r.exitCode
-	ran.Output, ran.Message = strings.ToValidUTF8(r.output, "\uFFFD"), oneLine(r.message)
+	ran.Output, ran.Message = strings.ToValidUTF8(r.output, "\uFFFD"), h.oneLine(r.message)
 	ran.Millis = max(h.Now().Sub(begun).Milliseconds(), 0)
 }
 
@@ -214,7 +216,8 @@ func failedWithOutput(what, output string) result {
 	return result{outcome: tree.HookFailed, message: what}
 }
 
-// oneLine returns a text on one line, truncated.
-func oneLine(text string) string {
-	return excerpt.Short(strings.Join(strings.Fields(strings.ToValidUTF8(text, "\uFFFD")), " "), maxMessage)
+// oneLine returns a text on one line, without secrets, truncated.
+func (h *Hooks) oneLine(text string) string {
+	text = h.Secrets.String(strings.ToValidUTF8(text, "\uFFFD"))
+	return excerpt.Short(strings.Join(strings.Fields(text), " "), maxMessage)
 }

@@ -86,8 +86,8 @@ type Run struct {
 }
 
 // Observer is notified of the tool calls that the worker executes. Each call has a unique name.
-// done is called when the call is over, or when a user moves it to the background. A call that
-// starts in the background is not observed here; it is observed where its task runs.
+// done is called when the call is over, or when a user moves it to the background. It is not called
+// for a command that starts in the background; the orchestrator writes the span of such a call.
 type Observer interface {
 	Tool(ctx context.Context, call string, use tree.ToolUse) (_ context.Context, done func(text string, failed bool))
 }

@@ -75,8 +75,8 @@ func (c headerTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 		_ = resp.Body.Close() // only its status matters
 		resp.Body = http.NoBody
 	}
-	// Event streams are bounded per event.
-	if err == nil && !strings.HasPrefix(resp.Header.Get("Content-Type"), eventStream) {
+	// Event streams are bounded per event. The body of an error is read whole, whatever its type.
+	if err == nil && (resp.StatusCode/100 != 2 || !strings.HasPrefix(resp.Header.Get("Content-Type"), eventStream)) {
 		resp.Body = &boundedBody{ReadCloser: resp.Body, left: maxMessage}
 	}
 	return resp, err

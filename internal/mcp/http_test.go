@@ -200,9 +200,7 @@ func TestGarbage(t *testing.T) {
 				}
 				return false
 			})
-			quicker := quick()
-			quicker.back = 200 * time.Millisecond
-			k := keep(t, quicker, web(ts.URL))
+			k := keep(t, quick(), web(ts.URL))
 			k.tool("mcp__s__echo")
 			fails.Store(true)
 			if got := k.call("echo", "{}"); !got.IsError || len(got.Text) > maxError+10 {
@@ -223,6 +221,41 @@ func endless(w http.ResponseWriter, kind, begin string) {
 		if _, err := io.WriteString(w, chunk); err != nil {
 			return
 		}
+	}
+}
+
+// The body of an error is bounded whatever its type says, since it is read whole.
+func TestErrorBodiesAreBounded(t *testing.T) {
+	t.Parallel()
+	const offered = 6 * maxMessage
+	for _, kind := range []string{"application/json", eventStream} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			var fails atomic.Bool
+			var taken atomic.Int64
+			ts := overHTTP(t, newTestServer(), func(w http.ResponseWriter, r *http.Request) bool {
+				if r.Method != http.MethodPost || !fails.CompareAndSwap(true, false) {
+					return false
+				}
+				w.Header().Set("Content-Type", kind)
+				w.WriteHeader(http.StatusBadRequest)
+				chunk := strings.Repeat("x", 1<<20)
+				for range offered / len(chunk) {
+					n, err := io.WriteString(w, chunk)
+					taken.Add(int64(n))
+					if err != nil {
+						break
+					}
+				}
+				return true
+			})
+			k := keep(t, quick(), web(ts.URL))
+			k.tool("mcp__s__echo")
+			fails.Store(true)
+			if got := k.call("echo", "{}"); !got.IsError || taken.Load() == 0 || taken.Load() > offered/2 {
+				t.Errorf("%d of %d bytes were taken: %.200s", taken.Load(), offered, got.Text)
+			}
+		})
 	}
 }
 

@@ -7,12 +7,8 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
-	"slices"
-	"strings"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
-
-	"github.com/coppice-run/coppice/internal/excerpt"
 )
 
 // connection is a connection to a server.
@@ -82,6 +78,7 @@ func (s *server) initialise(ctx context.Context) (*connection, error) {
 			}
 		},
 	})
+	client.AddSendingMiddleware(listPages)
 	options := &sdk.ClientSessionOptions{}
 	if s.legacy {
 		options.ProtocolVersion = legacyProtocol
@@ -148,53 +145,4 @@ func (s *server) dial(ctx context.Context) (wire, error) {
 		return s.start(ctx)
 	}
 	return s.dialHTTP(), nil
-}
-
-// maxPages bounds the pages of a list of tools.
-const maxPages = 100
-
-// list returns the tools to offer.
-func (s *server) list(ctx context.Context, l *connection) ([]listedTool, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.times.connect)
-	defer cancel()
-	if result := l.session.InitializeResult(); result.Capabilities == nil || result.Capabilities.Tools == nil {
-		return nil, nil
-	}
-	var listed []*sdk.Tool
-	params := &sdk.ListToolsParams{}
-	for range maxPages {
-		page, err := l.session.ListTools(ctx, params)
-		if err != nil {
-			return nil, err
-		}
-		listed = append(listed, slices.DeleteFunc(page.Tools, func(t *sdk.Tool) bool { return !s.wants(t.Name) })...)
-		if params.Cursor = page.NextCursor; params.Cursor == "" || len(listed) > maxTools {
-			break
-		}
-	}
-	offers, omitted := s.selectTools(listed)
-	if params.Cursor != "" && len(listed) <= maxTools {
-		rest := omission{"", fmt.Errorf("the list has more than %d pages, and is not read on", maxPages)}
-		omitted = slices.Insert(omitted, 0, rest)
-	}
-	s.logOmitted(ctx, omitted)
-	return offers, nil
-}
-
-// logOmitted logs which tools are left out, once per list.
-func (s *server) logOmitted(ctx context.Context, omitted []omission) {
-	var said strings.Builder
-	for _, o := range omitted {
-		fmt.Fprintf(&said, "%q: %v\n", o.own, o.why)
-	}
-	if said.String() == s.lastOmitted {
-		return
-	}
-	s.lastOmitted = said.String()
-	for _, o := range omitted[:min(len(omitted), 20)] {
-		s.log.WarnContext(ctx, "a tool of an MCP server is left out", "tool", excerpt.Short(cleaned(o.own), 100), "error", s.text(o.why))
-	}
-	if more := len(omitted) - 20; more > 0 {
-		s.log.WarnContext(ctx, "more tools of an MCP server are left out", "count", more)
-	}
 }

@@ -41,31 +41,17 @@ type omission struct {
 	why error
 }
 
-// selectTools returns the usable tools of a list, and those that are left out.
-func (s *Server) selectTools(wanted []*sdk.Tool) (offers []listedTool, omitted []omission) {
-	var own []string
-	for _, t := range wanted {
-		own = append(own, t.Name)
+// offer returns what is used of a tool, except for the name that models know. It does not share
+// memory with the tool.
+func (s *Server) offer(t *sdk.Tool) (listedTool, error) {
+	schema, err := schemaOf(t.InputSchema)
+	if err != nil {
+		return listedTool{}, err
 	}
-	names := toolNames(s.Name, own)
-	for i, t := range wanted {
-		schema, err := schemaOf(t.InputSchema)
-		switch {
-		case names[i] == "":
-			err = errors.New("it has the name of another tool, or none")
-		case len(offers) == maxTools:
-			err = fmt.Errorf("the server has more than %d tools", maxTools)
-		}
-		if err != nil {
-			omitted = append(omitted, omission{t.Name, err})
-			continue
-		}
-		offers = append(offers, listedTool{
-			own: t.Name, readOnly: s.TrustAnnotations && t.Annotations != nil && t.Annotations.ReadOnlyHint,
-			spec: model.ToolSpec{Name: names[i], Description: s.describe(t), Schema: schema},
-		})
-	}
-	return offers, omitted
+	return listedTool{
+		own: strings.Clone(t.Name), readOnly: s.TrustAnnotations && t.Annotations != nil && t.Annotations.ReadOnlyHint,
+		spec: model.ToolSpec{Description: strings.Clone(s.describe(t)), Schema: schema},
+	}, nil
 }
 
 // wants reports whether the configuration includes a tool.

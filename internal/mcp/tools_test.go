@@ -166,13 +166,16 @@ func TestTakeOver(t *testing.T) {
 	t.Parallel()
 	s := Server{Name: "s"}
 	schema := object(`{}`)
-	offers, omitted := s.selectTools([]*sdk.Tool{
+	l := toolList{server: &s}
+	l.add([]*sdk.Tool{
 		{Name: "get_a", Description: "Gets\r\na\x00\x1b[31m\xff \u200b.", InputSchema: schema},
 		{Name: "get_b", Title: "B", InputSchema: schema},
 		{Name: "get_c", InputSchema: schema, Annotations: &sdk.ToolAnnotations{ReadOnlyHint: true}},
 		{Name: "get_d", InputSchema: "no"},
 		{Name: "plain", Description: strings.Repeat("é", maxDescription), InputSchema: schema},
+		nil,
 	})
+	offers, omitted := l.finish(l.result().Tools)
 	var got []string
 	for _, o := range offers {
 		if o.readOnly || !utf8.ValidString(o.spec.Description) || len(o.spec.Description) > maxDescription+3 {

@@ -117,7 +117,7 @@ func (t *table) any(text string) bool {
 	return false
 }
 
-// openStart returns where the longest suffix of a text starts that may become a form. It is the
+// begun returns where the longest suffix of a text starts that may become a form. It is the
 // length of the text if there is none.
 func (t *table) begun(text string) int {
 	for i := max(0, len(text)-t.longest+1); i < len(text); i++ {

@@ -7,11 +7,16 @@ import (
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/lexer"
 	"github.com/goccy/go-yaml/parser"
 )
 
-// maxFront bounds the front matter, in bytes. Parsing time grows faster than its size.
-const maxFront = 8 << 10
+// Bounds of the front matter. The parser, which has no bounds of its own, needs time that grows
+// with the square of the number of tokens.
+const (
+	maxFront  = 8 << 10 // in bytes
+	maxTokens = 1000
+)
 
 // stringFields returns the values of some keys of the front matter; other keys are ignored. It
 // reads the syntax tree and decodes nothing, because a few anchors could expand to more than
@@ -20,7 +25,11 @@ func stringFields(front string, keys ...string) (map[string]string, error) {
 	if len(front) > maxFront {
 		return nil, fmt.Errorf("the front matter has %d bytes, at most %d are read", len(front), maxFront)
 	}
-	file, err := parser.ParseBytes([]byte(front), 0)
+	tokens := lexer.Tokenize(front)
+	if len(tokens) > maxTokens {
+		return nil, fmt.Errorf("the front matter has %d tokens of YAML, at most %d are read", len(tokens), maxTokens)
+	}
+	file, err := parser.Parse(tokens, 0)
 	if err != nil {
 		return nil, fmt.Errorf("%s", strings.TrimSpace(yaml.FormatError(err, false, false)))
 	}

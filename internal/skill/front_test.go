@@ -33,6 +33,17 @@ func TestTexts(t *testing.T) {
 	}
 }
 
+// TestNestedFrontMatter is refused before it is parsed, which takes long.
+func TestNestedFrontMatter(t *testing.T) {
+	t.Parallel()
+	for _, part := range []string{"[", "{", "- ", "{a: ", "[a: ", "a: ", "? ", "&a "} {
+		front := strings.Repeat(part, maxFront/len(part))
+		if _, err := stringFields(front, "name"); err == nil || !strings.Contains(err.Error(), "at most 1000 are read") {
+			t.Errorf("%s: %v", part, err)
+		}
+	}
+}
+
 // TestHostileFrontMatter: decoding these would take longer than anybody waits.
 func TestHostileFrontMatter(t *testing.T) {
 	t.Parallel()

@@ -7,6 +7,7 @@ package skill
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -26,10 +27,8 @@ import (
 const (
 	// MaxBytes bounds a file of a skill.
 	MaxBytes = 64 << 10
-	// MaxSkills bounds the skills of one place.
+	// MaxSkills bounds the skills of one place, valid or not. More are not examined.
 	MaxSkills = 200
-	// maxFiles bounds the listed files of a skill.
-	maxFiles = 200
 	// maxDescription bounds a description, in bytes.
 	maxDescription = 1024
 	// fileName is the file that makes a folder a skill.
@@ -85,12 +84,12 @@ func Plugins(dir string) ([]Place, error) {
 }
 
 // Find returns the skills of all places, in the order of the places and then by name. If a name
-// occurs more than once, the first skill wins.
-func Find(places []Place) ([]Skill, []Broken) {
+// occurs more than once, the first skill wins. When ctx ends, it returns what it has found so far.
+func Find(ctx context.Context, places []Place) ([]Skill, []Broken) {
 	var found []Skill
 	var broken []Broken
 	for _, p := range places {
-		skills, wrong := p.find()
+		skills, wrong := p.find(ctx)
 		broken = append(broken, wrong...)
 		for _, s := range skills {
 			if !slices.ContainsFunc(found, func(other Skill) bool { return other.Name == s.Name }) {
@@ -101,7 +100,7 @@ func Find(places []Place) ([]Skill, []Broken) {
 	return found, broken
 }
 
-func (p Place) find() (found []Skill, broken []Broken) {
+func (p Place) find(ctx context.Context) (found []Skill, broken []Broken) {
 	root, err := p.Open()
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -110,17 +109,23 @@ func (p Place) find() (found []Skill, broken []Broken) {
 		return nil, []Broken{{p.Name, err}}
 	}
 	defer root.Close()
-	entries, err := fs.ReadDir(root.FS(), ".")
+	entries, more, err := firstEntries(ctx, root, ".", maxEntries)
 	if err != nil {
 		return nil, []Broken{{p.Name, err}}
 	}
 	for _, e := range entries {
 		folder := e.Name()
-		info, err := root.Stat(path.Join(folder, fileName))
-		if strings.HasPrefix(folder, ".") || err != nil && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)) {
+		if ctx.Err() != nil {
+			return found, broken
+		}
+		if strings.HasPrefix(folder, ".") {
 			continue
 		}
-		if len(found) == MaxSkills {
+		info, err := root.Stat(path.Join(folder, fileName))
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+			continue
+		}
+		if len(found)+len(broken) == MaxSkills {
 			return found, append(broken, Broken{p.Name, fmt.Errorf("more than %d skills", MaxSkills)})
 		}
 		s := Skill{place: p, folder: folder}
@@ -135,6 +140,9 @@ func (p Place) find() (found []Skill, broken []Broken) {
 			continue
 		}
 		found = append(found, s)
+	}
+	if more {
+		broken = append(broken, Broken{p.Name, fmt.Errorf("more than %d entries", maxEntries)})
 	}
 	return found, broken
 }
@@ -182,20 +190,29 @@ func split(text string) (front, body string, err error) {
 	return "", "", fmt.Errorf("%s: expected %q at the end of the front matter", fileName, fence)
 }
 
-// Load returns the body of SKILL.md and the names of the other files.
-func (s *Skill) Load() (body string, files []string, err error) {
+// Content is what a skill consists of.
+type Content struct {
+	Body  string   // of SKILL.md, after the front matter
+	Files []string // the names of the other files
+	Cut   bool     // there may be more files than are listed
+}
+
+// Load returns the content of a skill.
+func (s *Skill) Load(ctx context.Context) (c Content, err error) {
 	err = s.inFolder(func(root *os.Root) error {
 		text, err := read(root, fileName)
 		if err != nil {
 			return err
 		}
-		if _, body, err = split(text); err != nil {
+		if _, c.Body, err = split(text); err != nil {
 			return err
 		}
-		files, err = list(root)
+		l := lister{root: root, left: maxEntries}
+		err = l.list(ctx, ".", 0)
+		c.Files, c.Cut = l.files, l.cut
 		return err
 	})
-	return body, files, err
+	return c, err
 }
 
 // File reads another file of the skill's folder.
@@ -259,24 +276,4 @@ func trimPathError(name string, err error) error {
 		err = inner.Err
 	}
 	return fmt.Errorf("%s: %w", name, err)
-}
-
-// list returns the files of the folder except SKILL.md, with slashes, in order.
-func list(root *os.Root) ([]string, error) {
-	var files []string
-	err := fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return nil //nolint:nilerr // unreadable files are not listed
-		case name != "." && strings.HasPrefix(d.Name(), ".") && d.IsDir():
-			return fs.SkipDir
-		case d.IsDir() || name == fileName || strings.HasPrefix(d.Name(), "."):
-			return nil
-		case len(files) == maxFiles:
-			return fs.SkipAll
-		}
-		files = append(files, name)
-		return nil
-	})
-	return files, err
 }

@@ -1,9 +1,13 @@
 package skill
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 )
@@ -35,19 +39,19 @@ func TestFind(t *testing.T) {
 		"skills/nothing/README.md": "no skill",
 		"skills/file":              "no folder",
 	})
-	found, broken := Find([]Place{In(filepath.Join(dir, "skills"), ""), In(filepath.Join(dir, "nowhere"), "")})
+	found, broken := Find(t.Context(), []Place{In(filepath.Join(dir, "skills"), ""), In(filepath.Join(dir, "nowhere"), "")})
 	if len(broken) > 0 || len(found) != 2 || found[0].Name != "dos" || found[1].Name != "good" || found[1].Description != "to do good" {
 		t.Fatalf("%+v, %v", found, broken)
 	}
-	body, files, err := found[1].Load()
-	if err != nil || body != "Do good." || strings.Join(files, " ") != "more/help.md" {
-		t.Errorf("%q, %q, %v", body, files, err)
+	c, err := found[1].Load(t.Context())
+	if err != nil || c.Body != "Do good." || strings.Join(c.Files, " ") != "more/help.md" || c.Cut {
+		t.Errorf("%+v, %v", c, err)
 	}
 	if text, err := found[1].File("more/help.md"); err != nil || text != "help" {
 		t.Errorf("%q, %v", text, err)
 	}
-	if body, _, err := found[0].Load(); err != nil || body != "Text" {
-		t.Errorf("%q, %v", body, err)
+	if c, err := found[0].Load(t.Context()); err != nil || c.Body != "Text" {
+		t.Errorf("%+v, %v", c, err)
 	}
 }
 
@@ -67,7 +71,7 @@ func TestBrokenSkills(t *testing.T) {
 		strings.Repeat("x", MaxBytes+1): "has 65537 bytes, at most 65536 are loaded",
 	} {
 		write(t, dir, map[string]string{"s/SKILL.md": text})
-		found, broken := Find([]Place{In(dir, "")})
+		found, broken := Find(t.Context(), []Place{In(dir, "")})
 		if len(found) > 0 || len(broken) != 1 || !strings.Contains(broken[0].Err.Error(), want) {
 			t.Errorf("%.40q: %+v, %v, want %s", text, found, broken, want)
 		}
@@ -90,7 +94,7 @@ func TestNothingOutsideIsRead(t *testing.T) {
 	if err := syscall.Mkfifo(filepath.Join(dir, "good/pipe"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	found, broken := Find([]Place{In(dir, "")})
+	found, broken := Find(t.Context(), []Place{In(dir, "")})
 	if len(found) != 2 || len(broken) != 1 {
 		t.Fatalf("%+v, %v", found, broken)
 	}
@@ -111,7 +115,7 @@ func TestPlugins(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if found, broken := Find(places); len(broken) > 0 || len(found) != 1 || found[0].Name != "one:good" {
+	if found, broken := Find(t.Context(), places); len(broken) > 0 || len(found) != 1 || found[0].Name != "one:good" {
 		t.Errorf("%+v, %v", found, broken)
 	}
 	if places, err := Plugins(""); err != nil || places != nil {
@@ -122,16 +126,60 @@ func TestPlugins(t *testing.T) {
 	}
 }
 
+// TestPlacesAreBounded: a place of broken skills costs no more than one of valid skills.
 func TestPlacesAreBounded(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	for _, a := range "abcdefghijklmno" {
-		for _, b := range "abcdefghijklmno" {
-			name := string([]rune{a, b})
-			write(t, dir, map[string]string{name + "/SKILL.md": "---\nname: " + name + "\ndescription: d\n---\n"})
+	for name, c := range map[string]struct {
+		text          string
+		found, broken int
+	}{
+		"valid":  {"---\nname: NAME\ndescription: d\n---\n", MaxSkills, 1},
+		"broken": {"none", 0, MaxSkills + 1},
+	} {
+		dir := t.TempDir()
+		for i := range MaxSkills + 20 {
+			folder := fmt.Sprintf("s%03d", i)
+			write(t, dir, map[string]string{folder + "/SKILL.md": strings.ReplaceAll(c.text, "NAME", folder)})
+		}
+		found, broken := Find(t.Context(), []Place{In(dir, "")})
+		if len(found) != c.found || len(broken) != c.broken || !strings.Contains(broken[len(broken)-1].Err.Error(), "more than 200 skills") {
+			t.Errorf("%s: %d skills, %d broken, %v", name, len(found), len(broken), broken[len(broken)-1:])
 		}
 	}
-	if found, broken := Find([]Place{In(dir, "")}); len(found) != MaxSkills || len(broken) != 1 {
-		t.Errorf("%d skills, %v", len(found), broken)
+}
+
+// ending is a context that has ended once it was asked some times.
+type ending struct {
+	context.Context
+	left atomic.Int64
+}
+
+func (e *ending) Err() error {
+	if e.left.Add(-1) < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+// TestReadingEndsWithItsContext in the middle of a place, and of a folder.
+func TestReadingEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for i := range 10 {
+		name := fmt.Sprintf("s%d", i)
+		write(t, dir, map[string]string{
+			name + "/SKILL.md":           "---\nname: " + name + "\ndescription: d\n---\n",
+			"s0/" + name + "/" + "a/b/c": "",
+		})
+	}
+	short := &ending{Context: t.Context()}
+	short.left.Store(5)
+	if found, _ := Find(short, []Place{In(dir, ""), In(dir, "again:")}); len(found) == 0 || len(found) > 5 {
+		t.Errorf("%d skills", len(found))
+	}
+	found, _ := Find(t.Context(), []Place{In(dir, "")})
+	short.left.Store(5)
+	if c, err := found[0].Load(short); !errors.Is(err, context.Canceled) {
+		t.Errorf("%+v, %v", c, err)
 	}
 }

@@ -18,7 +18,7 @@ type sendErrors struct {
 	last error
 }
 
-// option has an exporter's calls seen.
+// dialOption has the outcomes of an exporter's calls remembered.
 func (s *sendErrors) dialOption() grpc.DialOption {
 	return grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, call grpc.UnaryInvoker, options ...grpc.CallOption) error {
 		err := call(ctx, method, req, reply, conn, options...)

@@ -94,7 +94,7 @@ func seenBefore(path string) iter.Seq[Past] {
 
 // tries are the ways to use a path.
 func tries(t *testing.T, w *Workspace) map[string]func(path string) string {
-	skills, some := NewSkill(w.SkillPlaces(), nil)
+	skills, some := NewSkill(t.Context(), w.SkillPlaces(), nil)
 	if !some {
 		t.Fatal("there are no skills")
 	}

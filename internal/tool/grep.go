@@ -134,6 +134,7 @@ func grep(ctx context.Context, w *Workspace, in grepInput) (string, error) {
 	if err := errors.Join(err, ctx.Err()); err != nil {
 		return "", err
 	}
+	s.out.noteLong(s.long)
 	if s.full {
 		s.out.noteCut("the first %d lines of output shown, there are more; use a narrower pattern, path or glob, or another output_mode", s.out.lines)
 	}
@@ -147,6 +148,7 @@ type search struct {
 	lines     *lineReader
 	out       listing
 	full      bool // the output is full: stop
+	long      int  // files that were searched only up to a line that is too long
 }
 
 // searchDir searches the text files below a directory.
@@ -188,6 +190,10 @@ func (s *search) searchFile(ctx context.Context, name string) (err error) {
 	for number := 1; !s.full; number++ {
 		line, size, err := s.lines.next()
 		if errors.Is(err, io.EOF) {
+			break
+		}
+		if errors.Is(err, errLongLine) {
+			s.long++
 			break
 		}
 		if err != nil {

@@ -42,6 +42,13 @@ func (l *listing) noteSkipped(n int) {
 	}
 }
 
+// noteLong notes that some files were read only up to a line that is too long.
+func (l *listing) noteLong(n int) {
+	if n > 0 {
+		fmt.Fprintf(&l.text, "[skipped: the rest of %d files with %v]\n", n, errLongLine)
+	}
+}
+
 // noteCut notes what was left out and how to get it. It must be called last.
 func (l *listing) noteCut(format string, args ...any) {
 	fmt.Fprintf(&l.text, "[cut: %s]\n", fmt.Sprintf(format, args...))

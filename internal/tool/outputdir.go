@@ -26,7 +26,7 @@ const (
 	maxOutputFileBytes = 64 << 20  // bytes of one file
 	maxOutputDirBytes  = 256 << 20 // bytes of all files
 	maxOutputFiles     = 100
-	maxOutputScan      = 10_000 // files that are examined; commands may have created more
+	maxOutputScan      = 10_000 // entries that are examined; commands may have created more
 
 	outputFileMode     = 0o600
 	outputDirMode      = 0o700
@@ -148,16 +148,22 @@ func (w *Workspace) evictOutput(size int) error {
 	return nil
 }
 
-// outputFiles returns the files in the output directory that have our extension.
+// outputFiles returns the files in the output directory that have our extension, of the entries
+// that are examined.
 func (w *Workspace) outputFiles() (_ []fs.FileInfo, err error) {
 	dir, err := w.open(OutputDir)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, dir.Close()) }()
+	return w.outputFilesIn(dir)
+}
+
+func (w *Workspace) outputFilesIn(dir fs.ReadDirFile) ([]fs.FileInfo, error) {
 	var files []fs.FileInfo
-	for {
+	for seen := 0; seen < maxOutputScan; {
 		some, err := dir.ReadDir(maxOutputFiles)
+		seen += len(some)
 		for _, d := range some {
 			if !d.Type().IsRegular() || !strings.HasSuffix(d.Name(), outputExt) {
 				continue
@@ -167,13 +173,14 @@ func (w *Workspace) outputFiles() (_ []fs.FileInfo, err error) {
 				files = append(files, info)
 			}
 		}
-		if errors.Is(err, io.EOF) || len(files) >= maxOutputScan {
-			return files, nil
+		if errors.Is(err, io.EOF) {
+			break
 		}
 		if err != nil {
 			return nil, err
 		}
 	}
+	return files, nil
 }
 
 // fileName makes the name of a tool usable in a file name.

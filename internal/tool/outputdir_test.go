@@ -1,11 +1,13 @@
 package tool
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -116,6 +118,34 @@ func TestKeptIsBounded(t *testing.T) {
 	must(t, err)
 	if info.Size() != maxOutputFileBytes || !strings.Contains(got, fmt.Sprintf("the first %d bytes are in the file", maxOutputFileBytes)) {
 		t.Errorf("a huge text: %d bytes are kept: %.200q", info.Size(), got[300:])
+	}
+}
+
+// endlessDir is a directory in which there is always one more entry.
+type endlessDir struct {
+	fs.ReadDirFile
+	entry fs.DirEntry
+	read  int
+}
+
+func (d *endlessDir) ReadDir(n int) ([]fs.DirEntry, error) {
+	if d.read += n; d.read > 2*maxOutputScan {
+		return nil, errors.New("enough is enough")
+	}
+	return slices.Repeat([]fs.DirEntry{d.entry}, n), nil
+}
+
+// What commands have put beside what is kept is not read to its end.
+func TestScanIsBounded(t *testing.T) {
+	t.Parallel()
+	w := setup(t, OutputDir+"/x.txt", "kept", OutputDir+"/x.o", "not ours")
+	entries, err := os.ReadDir(filepath.Join(w.Dir(), OutputDir))
+	must(t, err)
+	for i, want := range []int{0, maxOutputScan} {
+		files, err := w.outputFilesIn(&endlessDir{entry: entries[i]})
+		if err != nil || len(files) != want {
+			t.Errorf("%s: %d files, %v", entries[i].Name(), len(files), err)
+		}
 	}
 }
 

@@ -99,6 +99,9 @@ func numbered(name string, lines *lineReader, in readInput) (string, error) {
 		if errors.Is(err, io.EOF) {
 			return ended(&out, in, number-1)
 		}
+		if errors.Is(err, errLongLine) {
+			return stuck(&out, in, number-1)
+		}
 		if err != nil {
 			return "", pathError(name, err)
 		}
@@ -119,4 +122,13 @@ func ended(out *listing, in readInput, total int64) (string, error) {
 		return "", fmt.Errorf("offset: the file has only %d lines", total)
 	}
 	return out.textOr("The file is empty"), nil
+}
+
+// stuck returns the text of a file that was read up to a line that is too long.
+func stuck(out *listing, in readInput, last int64) (string, error) {
+	if last < in.offset {
+		return "", fmt.Errorf("offset: line %d of the file is %w", last, errLongLine)
+	}
+	out.noteCut("line %d is %v", last, errLongLine)
+	return out.textOr(""), nil
 }

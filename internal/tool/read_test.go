@@ -52,6 +52,38 @@ func TestReadIsBounded(t *testing.T) {
 func TestReadStreams(t *testing.T) {
 	t.Parallel()
 	w := setup(t, "huge", strings.Repeat("x\n", binarySniffBytes))
-	must(t, os.Truncate(filepath.Join(w.Dir(), "huge"), 256<<20))
+	must(t, os.Truncate(filepath.Join(w.Dir(), "huge"), maxLine))
 	check(t, w, "read", []toolCase{{`{"path":"huge","offset":99999}`, "error: the file has only 8193 lines"}})
+}
+
+// A line may be longer than anybody can wait for, here of a terabyte.
+func TestEndlessLine(t *testing.T) {
+	t.Parallel()
+	before := strings.Repeat("x\n", binarySniffBytes)
+	w := setup(t, "dir/endless", before+"needle", "dir/other", "needle\n")
+	must(t, os.Truncate(filepath.Join(w.Dir(), "dir/endless"), 1<<40))
+	const (
+		line    = "needle"
+		skipped = "\n[skipped: the rest of 1 files with a line of more than 67108864 bytes, after which nothing is read]"
+	)
+	unknown := strings.Repeat("\ufffd", grepShown-len(line))
+	check(t, w, "grep", []toolCase{
+		{`{"pattern":"needle","path":"dir"}`, "dir/endless\ndir/other"},
+		{`{"pattern":"needle","path":"dir","output_mode":"count"}`, "dir/endless:1\ndir/other:1" + skipped},
+		{`{"pattern":"x","path":"dir","output_mode":"count"}`, "dir/endless:8192" + skipped},
+		{`{"pattern":"y","path":"dir/endless"}`, "No matches found" + skipped},
+		{`{"pattern":"needle","path":"dir/endless","output_mode":"content"}`,
+			"dir/endless:8193:needle" + unknown + "… (more than 67108364 bytes of this line not shown)" + skipped},
+	})
+	unknown = strings.Repeat("\ufffd", readShown-len(line))
+	check(t, w, "read", []toolCase{
+		{`{"path":"dir/endless","offset":8192}`, "  8192\tx\n  8193\tneedle" + unknown + "… (more than 67106864 bytes of this line not shown)\n" +
+			"[cut: line 8193 is a line of more than 67108864 bytes, after which nothing is read]"},
+		{`{"path":"dir/endless","offset":8194}`, "error: offset: line 8193 of the file is a line of more than 67108864 bytes, after which nothing is read"},
+	})
+	text, err := w.contextFile(t.Context(), "dir/endless", maxContextFileBytes)
+	must(t, err)
+	if want := before + "[cut: the file goes on with line 8193; read it yourself if you need the rest]\n"; text != want {
+		t.Errorf("as context it ends with %.200q", text[max(0, len(text)-200):])
+	}
 }

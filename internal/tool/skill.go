@@ -56,11 +56,12 @@ func (w *Workspace) SkillPlaces() []skill.Place {
 }
 
 // NewSkill returns the tool that loads skills, for a run that may load the allowed skills, or all
-// if allowed is empty. ok is false if there are none; then the run should not get the tool.
-func NewSkill(places []skill.Place, allowed []string) (_ Tool, ok bool) {
+// if allowed is empty. ok is false if there are none; then the run should not get the tool. When
+// ctx ends, it may miss skills.
+func NewSkill(ctx context.Context, places []skill.Place, allowed []string) (_ Tool, ok bool) {
 	t := skillTool{}
 	var found []skill.Skill
-	found, t.broken = skill.Find(places)
+	found, t.broken = skill.Find(ctx, places)
 	if len(found) == 0 {
 		t.spec = model.ToolSpec{Name: SkillTool, Description: skillProse, Schema: skillSchema}
 		return t, false
@@ -91,7 +92,7 @@ func (t skillTool) Spec() model.ToolSpec { return t.spec }
 
 func (skillTool) Effect() Effect { return EffectNone }
 
-func (t skillTool) Call(_ context.Context, call Call) Outcome {
+func (t skillTool) Call(ctx context.Context, call Call) Outcome {
 	in := newInput(call.Input)
 	name := in.required("name", maxError)
 	file := in.optional("file", "", maxPath)
@@ -109,22 +110,25 @@ func (t skillTool) Call(_ context.Context, call Call) Outcome {
 		}
 		return result(text, err)
 	}
-	return result(loadSkill(&t.skills[i]))
+	return result(loadSkill(ctx, &t.skills[i]))
 }
 
 // loadSkill returns the instructions of a skill and the list of its files.
-func loadSkill(s *skill.Skill) (string, error) {
-	body, files, err := s.Load()
+func loadSkill(ctx context.Context, s *skill.Skill) (string, error) {
+	c, err := s.Load(ctx)
 	if err != nil {
 		return "", fmt.Errorf("skill %s: %w", s.Name, err)
 	}
 	var out strings.Builder
-	fmt.Fprintf(&out, "Skill %s\n\n%s\n", s.Name, body)
-	if len(files) > 0 {
+	fmt.Fprintf(&out, "Skill %s\n\n%s\n", s.Name, c.Body)
+	if len(c.Files) > 0 {
 		out.WriteString("\nFiles of the skill, to be loaded with file:\n")
 	}
-	for _, f := range files {
+	for _, f := range c.Files {
 		fmt.Fprintf(&out, "- %s\n", displayPath(f))
+	}
+	if c.Cut {
+		out.WriteString("\n[cut: the list of files is not complete]\n")
 	}
 	return strings.TrimSuffix(out.String(), "\n"), nil
 }

@@ -1,6 +1,8 @@
 package tool
 
 import (
+	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -22,7 +24,7 @@ func TestSkill(t *testing.T) {
 		"operator/skills/late/SKILL.md", aSkill("late", "from elsewhere", "Here."),
 	)
 	places := append(w.SkillPlaces(), skill.In(w.Dir()+"/operator/skills", "p:"), skill.In(w.Dir()+"/nowhere", ""))
-	all, ok := NewSkill(places, nil)
+	all, ok := NewSkill(t.Context(), places, nil)
 	if !ok {
 		t.Fatal("there are no skills")
 	}
@@ -41,14 +43,14 @@ func TestSkill(t *testing.T) {
 		`{"name":"deploy"}`:                                                   `(error) there is no skill "deploy"; there are: release, review, p:late; .claude/skills/broken can't be used: SKILL.md: line 1: expected "---"`,
 		`{}`:                                                                  "(error) wrong input: name: missing",
 	})
-	some, _ := NewSkill(places, []string{"review"})
+	some, _ := NewSkill(t.Context(), places, []string{"review"})
 	answers(t, some, map[string]string{
 		`{"name":"release"}`: `(error) there is no skill "release"; there are: review;`,
 	})
-	if _, ok := NewSkill(places, []string{"nobody"}); ok {
+	if _, ok := NewSkill(t.Context(), places, []string{"nobody"}); ok {
 		t.Error("there are no skills that are allowed, and yet a tool")
 	}
-	if _, ok := NewSkill((*Workspace)(nil).SkillPlaces(), nil); ok {
+	if _, ok := NewSkill(t.Context(), (*Workspace)(nil).SkillPlaces(), nil); ok {
 		t.Error("there is no workspace, and yet a skill")
 	}
 }
@@ -60,9 +62,22 @@ func TestManySkillsAreNamedOnly(t *testing.T) {
 		files = append(files, ".coppice/skills/"+name+"/SKILL.md", aSkill(name, strings.Repeat("long ", 300), "x"))
 	}
 	w := setup(t, files...)
-	all, _ := NewSkill(w.SkillPlaces(), nil)
+	all, _ := NewSkill(t.Context(), w.SkillPlaces(), nil)
 	about := all.Spec().Description
 	if len(about) > maxSkillProse+1000 || !strings.Contains(about, "- `a`: long") || !strings.Contains(about, "y, z") {
 		t.Errorf("%d bytes: %s", len(about), about)
+	}
+}
+
+func TestSkillOfManyFiles(t *testing.T) {
+	t.Parallel()
+	files := []string{".coppice/skills/big/SKILL.md", aSkill("big", "to be big", "Big.")}
+	for i := range 201 {
+		files = append(files, fmt.Sprintf(".coppice/skills/big/%03d", i), "x")
+	}
+	all, _ := NewSkill(t.Context(), setup(t, files...).SkillPlaces(), nil)
+	got := all.Call(t.Context(), Call{Input: json.RawMessage(`{"name":"big"}`)}).(Done)
+	if !strings.HasSuffix(got.Text, "- 199\n\n[cut: the list of files is not complete]") {
+		t.Error(got.Text)
 	}
 }

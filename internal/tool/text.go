@@ -16,18 +16,26 @@ import (
 	"github.com/coppice-run/coppice/internal/excerpt"
 )
 
-// binarySniffBytes is how much of a file is examined to tell text from binary.
-const binarySniffBytes = 8 << 10
+const (
+	// binarySniffBytes is how much of a file is examined to tell text from binary.
+	binarySniffBytes = 8 << 10
+	// maxLine is how much of a line is read, in bytes. Nothing is read after a longer line.
+	maxLine = 64 << 20
+)
 
-var errBinary = errors.New("a binary file")
+var (
+	errBinary   = errors.New("a binary file")
+	errLongLine = fmt.Errorf("a line of more than %d bytes, after which nothing is read", maxLine)
+)
 
 // lineReader reads a text line by line and keeps at most keep bytes of each line, so it never
 // holds a large file or a long line.
 type lineReader struct {
-	keep int
-	tee  io.Writer // receives everything that is read; nil: nothing does
-	buf  *bufio.Reader
-	line []byte
+	keep  int
+	tee   io.Writer // receives everything that is read; nil: nothing does
+	buf   *bufio.Reader
+	line  []byte
+	stuck bool // in a line longer than maxLine
 }
 
 func newLineReader(keep int) *lineReader {
@@ -35,8 +43,13 @@ func newLineReader(keep int) *lineReader {
 }
 
 // next returns the beginning of the next line without its line break, and the length of the whole
-// line. The line is valid until the next call. At the end of the text the error is io.EOF.
+// line, which is above maxLine if the line is longer than that. The line is valid until the next
+// call. At the end of the text the error is io.EOF, and after a line longer than maxLine it is
+// errLongLine.
 func (l *lineReader) next() (line []byte, size int64, err error) {
+	if l.stuck {
+		return nil, 0, errLongLine
+	}
 	l.line = l.line[:0]
 	for {
 		chunk, err := l.buf.ReadSlice('\n')
@@ -53,6 +66,10 @@ func (l *lineReader) next() (line []byte, size int64, err error) {
 		}
 		if !errors.Is(err, bufio.ErrBufferFull) {
 			return nil, 0, err
+		}
+		if size > maxLine {
+			l.stuck = true
+			return l.cut(l.line, size)
 		}
 	}
 }
@@ -80,6 +97,7 @@ func (w *Workspace) openText(ctx context.Context, name string, lines *lineReader
 		text = io.TeeReader(text, lines.tee)
 	}
 	lines.buf.Reset(text)
+	lines.stuck = false
 	head, err := lines.buf.Peek(binarySniffBytes)
 	switch {
 	case err != nil && !errors.Is(err, io.EOF):
@@ -125,8 +143,11 @@ func printable(line []byte, size int64, limit int) string {
 	if size <= int64(limit) {
 		return validText(line)
 	}
-	head := excerpt.Head(string(line), limit)
-	return fmt.Sprintf("%s… (%d bytes of this line not shown)", validText([]byte(head)), size-int64(len(head)))
+	head, more := excerpt.Head(string(line), limit), ""
+	if size > maxLine {
+		size, more = maxLine, "more than "
+	}
+	return fmt.Sprintf("%s… (%s%d bytes of this line not shown)", validText([]byte(head)), more, size-int64(len(head)))
 }
 
 func validText(text []byte) string {

@@ -55,6 +55,14 @@ func TestLongLinesAreNotHeld(t *testing.T) {
 	if cap(lines.line) > 1000 {
 		t.Errorf("holds %d bytes", cap(lines.line))
 	}
+	lines.buf.Reset(endless('x'))
+	line, size, err = lines.next()
+	if err != nil || len(line) != 100 || size <= maxLine || size > maxLine+1<<20 {
+		t.Errorf("of a line without an end, %d of %d bytes, %v", len(line), size, err)
+	}
+	if _, _, err = lines.next(); !errors.Is(err, errLongLine) {
+		t.Errorf("after it: %v", err)
+	}
 }
 
 type endless byte

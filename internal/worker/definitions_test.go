@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -70,6 +71,13 @@ func TestToolsFollowWhatThereIs(t *testing.T) {
 		if !strings.Contains(told, step.has) || strings.Contains(told, step.hasNot) {
 			t.Errorf("%s: %q is not there, or %q is", step.name, step.has, step.hasNot)
 		}
+	}
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	def, err := w.definitions.parse("handy", []byte(handy))
+	must(t, err)
+	if _, err := w.tools(over, place, def, scout); !errors.Is(err, context.Canceled) {
+		t.Errorf("an attempt that is over gets tools: %v", err)
 	}
 }
 

@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -67,7 +68,7 @@ func (r *request) waitAssignment(ctx context.Context, offered []tree.Message) (*
 		if kept < 0 || kept > len(offered) {
 			return nil, fmt.Errorf("the orchestrator omitted %d messages, but only %d are cached here", kept, len(offered))
 		}
-		return &assignment{k.Assignment, offered[:kept], r.transcriptParts}, nil
+		return &assignment{k.Assignment, slices.Clip(offered[:kept]), r.transcriptParts}, nil // a cache has the rest of offered
 	case *pb.WorkResponse_Refused:
 		return nil, &refusal{k.Refused.GetCause()}
 	}

@@ -124,3 +124,20 @@ func TestADrainIsNoAnswer(t *testing.T) {
 		t.Errorf("the attempt goes on: %t, drains: %d", l.isCurrent(j), drains)
 	}
 }
+
+// TestHeldMessagesAreAppendedToApart: the cache still has those that the orchestrator has not kept.
+func TestHeldMessagesAreAppendedToApart(t *testing.T) {
+	t.Parallel()
+	for kept := range 3 {
+		cached := []tree.Message{{Ordinal: 1}, {Ordinal: 2}, {Ordinal: 3}}
+		assigned := &pb.Assignment{HeldMessages: int32(kept)}
+		r := &request{conn: &conn{}, answered: make(chan struct{}), response: &pb.WorkResponse{Kind: &pb.WorkResponse_Assignment{Assignment: assigned}}}
+		close(r.answered)
+		a, err := r.waitAssignment(t.Context(), cached)
+		must(t, err)
+		all := append(a.heldMessages, tree.Message{Ordinal: 10})
+		if len(all) != kept+1 || cached[kept].Ordinal != kept+1 {
+			t.Errorf("%d are kept: message %d of the cached transcript is now %d", kept, kept+1, cached[kept].Ordinal)
+		}
+	}
+}

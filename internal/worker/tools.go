@@ -26,6 +26,9 @@ type toolset struct {
 // definition and the agents alone, and is cached.
 func (w *Worker) tools(ctx context.Context, place *workspace.Place, def *definition, agents []tool.Spawnable) (toolset, error) {
 	skills, some := w.skillTool(ctx, place, def.Definition)
+	if err := ctx.Err(); err != nil {
+		return toolset{}, err
+	}
 	var more []tool.Tool
 	var missing []tool.Missing
 	if w.ToolSource != nil {
@@ -112,5 +115,5 @@ func (w *Worker) skillTool(ctx context.Context, place *workspace.Place, def *age
 		}
 		places = append(places, plugins...)
 	}
-	return tool.NewSkill(places, def.Skills)
+	return tool.NewSkill(ctx, places, def.Skills)
 }

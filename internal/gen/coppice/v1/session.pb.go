@@ -182,7 +182,7 @@ type Session struct {
 	ModelCalls int64 `protobuf:"varint,23,opt,name=model_calls,json=modelCalls,proto3" json:"model_calls,omitempty"`
 	// The number of tool calls of all its tasks that were denied: by permissions, by a decision,
 	// because an approval expired, or because nobody was asked. CallClosed.denial says which and why.
-	// Calls that were denied before the release that introduced this field are not counted.
+	// Denials that a release without this field stored are not counted.
 	DeniedCalls   int32 `protobuf:"varint,24,opt,name=denied_calls,json=deniedCalls,proto3" json:"denied_calls,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
