@@ -15,6 +15,7 @@ import (
 	"github.com/coppice-run/coppice/internal/assembly"
 	"github.com/coppice-run/coppice/internal/pgtest"
 	"github.com/coppice-run/coppice/internal/proctest"
+	"github.com/coppice-run/coppice/internal/store"
 )
 
 // logged waits until a process has logged a message with a level, and gives its line.
@@ -146,14 +147,23 @@ func TestADatabaseThatRefusesIsNotAskedAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	url := pgtest.Start(t).URL()
+	server := pgtest.Start(t)
+	url, prod := server.URL(), server.Database(t)
+	db, err := store.Open(t.Context(), store.Config{Database: prod, NewInstallation: "prod"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
 	for name, c := range map[string]struct{ database, want string }{
-		"there is no such database": {strings.Replace(url, "/postgres?", "/nosuch?", 1), "createdb --owner postgres nosuch"},
-		"there is no such user":     {strings.Replace(url, "//postgres@", "//nobody@", 1), "user nobody may not connect"},
+		"there is no such database":  {strings.Replace(url, "/postgres?", "/nosuch?", 1), "createdb --owner postgres nosuch"},
+		"there is no such user":      {strings.Replace(url, "//postgres@", "//nobody@", 1), "user nobody may not connect"},
+		"it is another installation": {prod, "it is the database of the installation prod, not stage"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			out, err := exec.CommandContext(t.Context(), filepath.Join(bin, "orchestrator"), "--listen", "127.0.0.1:0", "--database", c.database).CombinedOutput()
+			out, err := exec.CommandContext(t.Context(), filepath.Join(bin, "orchestrator"), "--listen", "127.0.0.1:0", "--database", c.database, "--installation", "stage").CombinedOutput()
 			if err == nil || !bytes.Contains(out, []byte(c.want)) || bytes.Contains(out, []byte("retry_in")) {
 				t.Errorf("it ended with %v, want it to say %q and not to try again:\n%s", err, c.want, out)
 			}

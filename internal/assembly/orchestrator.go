@@ -170,14 +170,14 @@ func checkDirs(flag string, names ...string) error {
 const openTimeout = 30 * time.Second
 
 // open opens the database. It retries while a database server is not available, but not if the
-// server refuses or the URL is invalid.
+// server refuses, the URL is invalid, or the database belongs to another installation.
 func (o Orchestrator) open(ctx context.Context, c store.Config) (*store.Store, error) {
 	if !store.Shared(c.Database) {
 		return store.Open(ctx, c)
 	}
 	open := func() (*store.Store, error) {
 		db, err := store.Open(ctx, c)
-		if errors.Is(err, store.ErrRefused) || errors.Is(err, store.ErrNoDatabase) {
+		if errors.Is(err, store.ErrRefused) || errors.Is(err, store.ErrNoDatabase) || errors.Is(err, store.ErrOtherInstallation) {
 			err = backoff.Permanent(err)
 		}
 		return db, err

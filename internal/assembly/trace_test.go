@@ -122,8 +122,8 @@ func checkTrace(t *testing.T, c *client, session string, spans []otlptest.Span, 
 		t.Errorf("the runs have used %d and %d tokens, the tree did not", input, output)
 	}
 	for _, s := range append(named(spans, "chat"), named(spans, "execute_tool bash")...) {
-		if parent := byID[s.Parent]; !strings.HasPrefix(parent.Name, "invoke_agent ") || s.Texts["coppice.task.id"] != "" && parent.Texts["coppice.task.id"] != s.Texts["coppice.task.id"] {
-			t.Errorf("%q hangs below %q", s.Name, parent.Name)
+		if parent := byID[s.Parent]; !strings.HasPrefix(parent.Name, "invoke_agent ") || parent.Texts["coppice.task.id"] != s.Texts["coppice.task.id"] {
+			t.Errorf("%q with %v hangs below %q with %v", s.Name, s.Texts, parent.Name, parent.Texts)
 		}
 	}
 }

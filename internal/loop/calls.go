@@ -232,7 +232,7 @@ func (w *batch) runTool(ctx context.Context, ref tree.CallRef, use tree.ToolUse,
 	label := fmt.Sprintf("%s-%d-%d", w.Task, ref.Message, ref.Block)
 	done := func(string, bool) {}
 	if w.Observer != nil {
-		ctx, done = w.Observer.Tool(ctx, label, use)
+		ctx, done = w.Observer.Tool(ctx, w.Session, w.Task, label, use)
 	}
 	outcome := w.callTool(ctx, use, tool.Call{
 		Label: label, Background: background, NoBackground: w.NoBackground,

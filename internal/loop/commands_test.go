@@ -163,7 +163,7 @@ type observer struct {
 	over []string // their descriptions
 }
 
-func (o *observer) Tool(ctx context.Context, _ string, use tree.ToolUse) (context.Context, func(string, bool)) {
+func (o *observer) Tool(ctx context.Context, _ tree.SessionID, _ tree.TaskID, _ string, use tree.ToolUse) (context.Context, func(string, bool)) {
 	return ctx, func(string, bool) {
 		var input struct{ Description string }
 		if err := json.Unmarshal(use.Input, &input); err != nil {

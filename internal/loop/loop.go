@@ -85,11 +85,12 @@ type Run struct {
 	Observer          Observer // nil: none
 }
 
-// Observer is notified of the tool calls that the worker executes. Each call has a unique name.
-// done is called when the call is over, or when a user moves it to the background. It is not called
-// for a command that starts in the background; the orchestrator writes the span of such a call.
+// Observer is notified of the tool calls of tasks that the worker executes. Each call has a unique
+// name. done is called when the call is over, or when a user moves it to the background. It is not
+// called for a command that starts in the background; the orchestrator writes the span of such a
+// call.
 type Observer interface {
-	Tool(ctx context.Context, call string, use tree.ToolUse) (_ context.Context, done func(text string, failed bool))
+	Tool(ctx context.Context, session tree.SessionID, task tree.TaskID, call string, use tree.ToolUse) (_ context.Context, done func(text string, failed bool))
 }
 
 // runner executes a Run.

@@ -21,6 +21,15 @@ type Model interface {
 	Generate(ctx context.Context, req *Request, emit func(Delta)) (*Answer, error)
 }
 
+// Router is a [Model] that chooses the provider of a request, and the model there.
+//
+// Route returns the names that Generate uses for the request. If Generate refuses it, because
+// its provider is not configured, they are those of the request.
+type Router interface {
+	Model
+	Route(req *Request) (provider, model string)
+}
+
 // Request is the input of a model call.
 type Request struct {
 	// Provider is the name of the provider. If it is empty, the worker chooses.

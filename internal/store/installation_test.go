@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"errors"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -18,7 +19,7 @@ func TestADatabaseKeepsItsInstallation(t *testing.T) {
 	} {
 		db, err := store.Open(t.Context(), store.Config{Database: path, NewInstallation: c.given})
 		if c.want == "" {
-			if err == nil || !strings.Contains(err.Error(), "of the installation prod, not stage") {
+			if !errors.Is(err, store.ErrOtherInstallation) || !strings.Contains(err.Error(), "of the installation prod, not stage") {
 				t.Errorf("%q: %v", c.given, err)
 			}
 			continue

@@ -188,6 +188,9 @@ func openDatabase(ctx context.Context, c Config) (database, error) {
 	return openSQLite(ctx, c.Database)
 }
 
+// ErrOtherInstallation says that the database belongs to another installation than the given one.
+var ErrOtherInstallation = errors.New("it belongs to another installation")
+
 // loadInstallation reads the id of the installation, and creates it in a new database.
 func (s *Store) loadInstallation(ctx context.Context) error {
 	err := s.stepCommitter.writer.transact(ctx, func(tx transaction) error {
@@ -208,7 +211,7 @@ func (s *Store) loadInstallation(ctx context.Context) error {
 		return fmt.Errorf("taking it over: %w", err)
 	}
 	if s.NewInstallation != "" && s.NewInstallation != s.installation {
-		return fmt.Errorf("it is the database of the installation %s, not %s", s.installation, s.NewInstallation)
+		return fmt.Errorf("%w: it is the database of the installation %s, not %s", ErrOtherInstallation, s.installation, s.NewInstallation)
 	}
 	return nil
 }

@@ -89,7 +89,7 @@ func TestNothingIsMadeToCount(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	req, answer := &model.Request{Provider: "p"}, &model.Answer{Model: "oak", Usage: tree.Usage{Input: 3, Output: 4}}
+	answer := &model.Answer{Model: "oak", Usage: tree.Usage{Input: 3, Output: 4}}
 	ended := &tree.Task{Kind: tree.KindAgent, CurrentRun: tree.CurrentRun{State: tree.StateCompleted}}
 	refused := []string{"STALE_TOKEN"}
 	verdict := tree.SpawnOutcome{Kind: tree.KindAgent, Refused: "NO_SUCH_AGENT"}
@@ -100,7 +100,7 @@ func TestNothingIsMadeToCount(t *testing.T) {
 		"a verdict":       func() { r.Judged(verdict) },
 		"a cost":          func() { r.Spent("oak", 7) },
 		"an answer": func() {
-			asked.(*tracedModel).count(t.Context(), req, answer, nil, time.Second, time.Millisecond)
+			asked.(*tracedModel).count(t.Context(), "p", answer, nil, time.Second, time.Millisecond)
 		},
 	} {
 		count()

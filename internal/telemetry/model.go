@@ -20,10 +20,27 @@ import (
 type tracedModel struct {
 	model.Model
 	*Telemetry
+	route  func(*model.Request) target
 	took   metric.Float64Histogram
 	first  metric.Float64Histogram
 	tokens metric.Int64Histogram
 	labels *labelCache[callKey]
+}
+
+// target is where a request goes: its provider, or [other], and the name of the model there.
+type target struct{ provider, model string }
+
+// routeOf returns how to find the targets of a model's requests. A model that is no
+// [model.Router] uses the names of the request.
+func routeOf(m model.Model) func(*model.Request) target {
+	router, ok := m.(model.Router)
+	if !ok {
+		return func(req *model.Request) target { return target{providerName(req.Provider), req.Model} }
+	}
+	return func(req *model.Request) target {
+		provider, name := router.Route(req)
+		return target{providerName(provider), name}
+	}
 }
 
 // callKey is what calls are counted by. It contains only names under which a provider has
@@ -48,17 +65,17 @@ func (t *Telemetry) TraceModel(m model.Model) (model.Model, error) {
 	first, errFirst := genaiconv.NewClientOperationTimeToFirstChunk(t.Meter, seconds())
 	tokens, errTokens := genaiconv.NewClientTokenUsage(t.Meter,
 		metric.WithExplicitBucketBoundaries(1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576))
-	return &tracedModel{m, t, took.Inst(), first.Inst(), tokens.Inst(), newLabelCache(callKey.attributes)}, errors.Join(err, errFirst, errTokens)
+	return &tracedModel{m, t, routeOf(m), took.Inst(), first.Inst(), tokens.Inst(), newLabelCache(callKey.attributes)}, errors.Join(err, errFirst, errTokens)
 }
 
 // Generate calls the model.
 func (m *tracedModel) Generate(ctx context.Context, req *model.Request, emit func(model.Delta)) (*model.Answer, error) {
-	began := time.Now()
-	ctx, span := m.Tracer.Start(ctx, spanName(opChat, req.Model), trace.WithSpanKind(trace.SpanKindClient))
+	began, to := time.Now(), m.route(req)
+	ctx, span := m.Tracer.Start(ctx, spanName(opChat, to.model), trace.WithSpanKind(trace.SpanKindClient))
 	defer span.End()
 	if span.IsRecording() {
-		span.SetAttributes(keyOperation.String(opChat), keyProvider.String(providerName(req.Provider)),
-			keyModelAsked.String(req.Model), keyConversation.String(req.Session.String()), keySession.String(req.Session.String()),
+		span.SetAttributes(keyOperation.String(opChat), keyProvider.String(to.provider),
+			keyModelAsked.String(to.model), keyConversation.String(req.Session.String()), keySession.String(req.Session.String()),
 			keyTask.String(req.Task.String()), keyAgent.String(req.Agent))
 	}
 	var firstChunk time.Duration
@@ -70,7 +87,7 @@ func (m *tracedModel) Generate(ctx context.Context, req *model.Request, emit fun
 			emit(d)
 		}
 	})
-	m.count(ctx, req, answer, err, time.Since(began), firstChunk)
+	m.count(ctx, to.provider, answer, err, time.Since(began), firstChunk)
 	if span.IsRecording() {
 		m.describe(span, req, answer, err, firstChunk)
 	}
@@ -78,8 +95,8 @@ func (m *tracedModel) Generate(ctx context.Context, req *model.Request, emit fun
 }
 
 // count records the duration of a call and the tokens of its answer.
-func (m *tracedModel) count(ctx context.Context, req *model.Request, answer *model.Answer, err error, took, firstChunk time.Duration) {
-	of := callKey{provider: providerName(req.Provider)}
+func (m *tracedModel) count(ctx context.Context, provider string, answer *model.Answer, err error, took, firstChunk time.Duration) {
+	of := callKey{provider: provider}
 	var record []metric.RecordOption
 	if err == nil {
 		of.model = m.names.learn(answer.Model) // a real name, unlike the requested one

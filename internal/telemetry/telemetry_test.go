@@ -271,6 +271,25 @@ func TestWhatIsSentOfLogs(t *testing.T) {
 	}
 }
 
+// TestACallOfAToolSaysWhose it is, as a call of the model does.
+func TestACallOfAToolSaysWhose(t *testing.T) {
+	sink, m := sending(t, "TRACES")
+	session, task := tree.SessionID{1}, tree.TaskID{2}
+	_, done := m.Tool(t.Context(), session, task, "2-1-0", tree.ToolUse{Name: "ls"})
+	done("", false)
+	if err := m.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s := sink.Until("the call is there", func(spans []otlptest.Span) bool { return len(spans) == 1 })[0]
+	for name, want := range map[string]string{
+		"gen_ai.conversation.id": session.String(), "coppice.session.id": session.String(), "coppice.task.id": task.String(), "gen_ai.tool.call.id": "2-1-0",
+	} {
+		if s.Texts[name] != want {
+			t.Errorf("%s is %q, want %q", name, s.Texts[name], want)
+		}
+	}
+}
+
 // TestTheCallOfAFailedChildIsAnError, as that of any other tool is; one that has ended well is
 // none.
 func TestTheCallOfAFailedChildIsAnError(t *testing.T) {

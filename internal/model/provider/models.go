@@ -39,7 +39,7 @@ const (
 var vendorHosts = map[string]string{anthropicName: "api.anthropic.com", openaiName: "api.openai.com"}
 
 // Models serves the models of all providers that the environment configures. It implements
-// [model.Model]: a request goes to the provider of its model.
+// [model.Router]: a request goes to the provider of its model.
 type Models struct {
 	flags          Flags
 	log            *slog.Logger
@@ -47,17 +47,17 @@ type Models struct {
 	limiter        *ratelimit.Limiter
 	observer       retry.Observer
 	backends       map[string]*backend
-	defaultBackend *backend // for models that no other provider claims
-	defaultModel   string   // for requests that name no model; served by defaultBackend
+	defaultBackend *backend // for models that no other provider claims, and for requests that name no model
 }
 
 // backend is a configured provider.
 type backend struct {
 	name, key, base string
+	standard        string // the model for requests that name none
 	model           model.Model
 }
 
-var _ model.Model = (*Models)(nil)
+var _ model.Router = (*Models)(nil)
 
 // read reads the key and the server of the provider from the environment. It rejects invalid
 // values here, where a person sees the error. Otherwise each request would fail like a network
@@ -85,8 +85,8 @@ func (k *backend) read(getenv func(string) string) error {
 func (m *Models) open(getenv func(string) string) error {
 	client := upstream.NewClient(upstream.DefaultTimeouts())
 	for _, k := range []*backend{
-		{name: anthropicName},
-		{name: openaiName},
+		{name: anthropicName, standard: defaultAnthropicModel},
+		{name: openaiName, standard: defaultOpenAIModel},
 	} {
 		if err := k.read(getenv); err != nil {
 			return err
@@ -103,10 +103,11 @@ func (m *Models) open(getenv func(string) string) error {
 		return nil
 	}
 	if m.flags.Model != "" {
-		m.defaultBackend, m.defaultModel = m.route(m.flags.Model)
-		if m.defaultBackend == nil {
+		k, name := m.route(m.flags.Model)
+		if k == nil {
 			return fmt.Errorf("--model is %q: %w", m.flags.Model, notConfigured(m.flags.Model))
 		}
+		k.standard, m.defaultBackend = name, k
 	}
 	for _, k := range m.backends {
 		if err := m.build(k, client); err != nil {
@@ -118,20 +119,13 @@ func (m *Models) open(getenv func(string) string) error {
 
 // build creates the model of a backend.
 func (m *Models) build(k *backend, client *http.Client) (err error) {
-	standard := map[string]string{anthropicName: defaultAnthropicModel, openaiName: defaultOpenAIModel}[k.name]
-	switch {
-	case k == m.defaultBackend && m.defaultModel != "":
-		standard = m.defaultModel
-	case k == m.defaultBackend && k.name == openaiName && k.base != "":
+	if k == m.defaultBackend && k.name == openaiName && k.base != "" && m.flags.Model == "" {
 		return errors.New("OPENAI_BASE_URL is set: name a model that is served there, with --model or COPPICE_MODEL")
-	}
-	if k == m.defaultBackend {
-		m.defaultModel = standard
 	}
 	switch k.name {
 	case anthropicName:
 		k.model, err = anthropic.New(anthropic.Config{
-			Key: k.key, BaseURL: k.base, Model: standard, Thinking: m.thinking, HTTP: client,
+			Key: k.key, BaseURL: k.base, Model: k.standard, Thinking: m.thinking, HTTP: client,
 		})
 		if err == nil {
 			// A request writes to the provider's cache what it marks, and pays for it. The
@@ -141,7 +135,7 @@ func (m *Models) build(k *backend, client *http.Client) (err error) {
 		}
 	case openaiName:
 		k.model, err = openai.New(openai.Config{
-			Key: k.key, BaseURL: k.base, Model: standard, HTTP: client,
+			Key: k.key, BaseURL: k.base, Model: k.standard, HTTP: client,
 			Responses: usesResponses(m.flags.OpenAI, k.base), Effort: m.flags.Effort, Logger: m.log,
 		})
 	}
@@ -163,19 +157,35 @@ func usesResponses(said, base string) bool {
 
 // Generate sends the request to the provider of its model.
 func (m *Models) Generate(ctx context.Context, req *model.Request, emit func(model.Delta)) (*model.Answer, error) {
-	var k *backend
-	name := req.Model
-	if req.Provider == "" {
-		k, name = m.route(name)
-	} else {
-		k = m.backends[req.Provider]
-	}
+	k, name := m.routeRequest(req)
 	if k == nil {
 		return nil, &model.Error{Kind: model.ErrorInvalid, Err: notConfigured(cmp.Or(req.Provider, req.Model))}
 	}
 	asked := *req
 	asked.Model = name
 	return k.model.Generate(ctx, &asked, emit)
+}
+
+// Route returns the provider of the request, and the name of the model there.
+func (m *Models) Route(req *model.Request) (provider, name string) {
+	k, name := m.routeRequest(req)
+	if k == nil {
+		return req.Provider, name
+	}
+	return k.name, name
+}
+
+// routeRequest returns the backend of a request, and the name of the model there. The backend is
+// nil if the provider is not configured. An empty name is the default model of the backend.
+func (m *Models) routeRequest(req *model.Request) (*backend, string) {
+	if req.Provider == "" {
+		return m.route(req.Model)
+	}
+	k := m.backends[req.Provider]
+	if k != nil && req.Model == "" {
+		return k, k.standard
+	}
+	return k, req.Model
 }
 
 // route returns the backend of a model name, and the name of the model there:
@@ -187,7 +197,7 @@ func (m *Models) Generate(ctx context.Context, req *model.Request, emit func(mod
 // The backend is nil if the named provider is not configured.
 func (m *Models) route(name string) (*backend, string) {
 	if name == "" {
-		return m.defaultBackend, m.defaultModel
+		return m.defaultBackend, m.defaultBackend.standard
 	}
 	if provider, own, ok := strings.Cut(name, "/"); ok && own != "" && (provider == anthropicName || provider == openaiName) {
 		return m.backends[provider], own
@@ -221,7 +231,7 @@ func (k *backend) bucket(name string) string {
 
 // describe says which providers are in use.
 func (m *Models) describe() string {
-	which := fmt.Sprintf("asking %s/%s", m.defaultBackend.name, m.defaultModel)
+	which := fmt.Sprintf("asking %s/%s", m.defaultBackend.name, m.defaultBackend.standard)
 	if m.defaultBackend.base != "" {
 		which += " at " + m.defaultBackend.base
 	}

@@ -116,13 +116,17 @@ func TestRequestsGoToTheirProvider(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := ""
-		answer, err := c.Model.Generate(t.Context(), &model.Request{
+		req := &model.Request{
 			Provider: test.provider, Model: test.name, Messages: []tree.Message{{Role: tree.RoleUser, Blocks: []tree.Block{tree.Text{Text: "who?"}}}},
-		}, nil)
+		}
+		answer, err := c.Model.Generate(t.Context(), req, nil)
 		var failed *model.Error
 		switch {
 		case err == nil:
 			got = (&tree.Message{Blocks: answer.Blocks}).Text()
+			if name, own := c.Model.(model.Router).Route(req); name+" "+own != got {
+				t.Errorf("%+v: answered %q, and was to go to %s %s", test, got, name, own)
+			}
 		case errors.As(err, &failed) && failed.Kind == model.ErrorInvalid:
 			got = failed.Err.Error()
 		default:

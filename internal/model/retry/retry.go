@@ -208,7 +208,7 @@ func (r *request) backOff(ctx context.Context, failed *model.Error) error {
 	pause += asked
 	r.patienceLeft -= pause
 	r.Logger.InfoContext(ctx, "the model call failed and will be retried",
-		"error", failed, "tries", r.tries, "retry_in", pause,
+		"error", failed, "provider", r.Provider, "model", r.req.Model, "tries", r.tries, "retry_in", pause,
 		"session_id", r.req.Session, "task_id", r.req.Task)
 	r.emit(model.Delta{Restart: true, Thinking: true, Text: fmt.Sprintf("\n[%s: %s; trying again in %s]\n", failed.Kind, shortError(failed.Err), pause.Round(100*time.Millisecond))})
 	began := time.Now()
