@@ -227,8 +227,8 @@ func noDatabase(stream pb.SessionService_CreateSessionsServer) error {
 func TestABatchIsRefusedWhole(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string]string{
-		`{"agent":`:            "line 2: it is not a CreateSessionRequest: ",
-		`{"colour": "red"}`:    "line 2: it is not a CreateSessionRequest: ",
+		`{"agent":`:            "line 2: it is not a CreateSessionRequest: syntax error (column ",
+		`{"colour": "red"}`:    `line 2: it is not a CreateSessionRequest: (column 2): unknown field "colour"`,
 		`{"agent": "explore"}`: "line 2: it has no message",
 		"\xff":                 "line 2: it is not UTF-8",
 	} {
