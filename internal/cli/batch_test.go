@@ -91,9 +91,12 @@ func (o *opener) run(t *testing.T, name, lines string, flags ...string) (out, co
 	pb.RegisterApprovalServiceServer(server, o)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
+	if name != "" {
+		flags = append([]string{"--name", name}, flags...)
+	}
 	var stdout, stderr bytes.Buffer
 	code = Main(t.Context(), Process{
-		Args:  append([]string{"batch", "--orchestrator", listener.Addr().String(), "--name", name, "--at-once", "3"}, flags...),
+		Args:  append([]string{"batch", "--orchestrator", listener.Addr().String(), "--at-once", "3"}, flags...),
 		Stdin: strings.NewReader(lines), Stdout: &stdout, Stderr: &stderr, Getenv: func(string) string { return "" },
 	})
 	server.Stop()
