@@ -93,7 +93,7 @@ var allowed = map[string][]string{
 	"internal/drill": {"internal/dispatch", "internal/gen/coppice/v1", "internal/wire"},
 	"internal/cli": {
 		"internal/alive", "internal/assembly", "internal/auth", "internal/callback", "internal/drill", "internal/excerpt", "internal/flags", "internal/gen/coppice/v1", "internal/hook", "internal/mcp",
-		"internal/model/fakellm", "internal/model/price", "internal/model/provider", "internal/policy", "internal/redact", "internal/sandbox", "internal/tool", "internal/transcript", "internal/tree", "internal/wire",
+		"internal/model/fakellm", "internal/model/price", "internal/model/provider", "internal/outbound", "internal/policy", "internal/redact", "internal/sandbox", "internal/tool", "internal/transcript", "internal/tree", "internal/wire",
 	},
 	"internal/mcp/mcptest":         {},
 	"internal/mcp/mcptest/greeter": {"internal/mcp/mcptest"},

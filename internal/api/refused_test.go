@@ -37,6 +37,7 @@ func TestWhatIsAskedForIsThereAndValid(t *testing.T) {
 			refused(tasks.ListTasks(t.Context(), &pb.ListTasksRequest{SessionId: session, ParentTaskId: "0198c0de-0000-7000-8000-000000000000"})),
 			tree.CodeNotFound, "no such task",
 		},
+		"a child of no agent":     {refused(tasks.SpawnTask(t.Context(), &pb.SpawnTaskRequest{SessionId: session, Prompt: "look"})), tree.CodeInvalid, "agent is missing"},
 		"no agent":                {refused(agents.GetAgent(t.Context(), &pb.GetAgentRequest{})), tree.CodeInvalid, "name is missing"},
 		"no agent to delete":      {refused(agents.DeleteAgent(t.Context(), &pb.DeleteAgentRequest{})), tree.CodeInvalid, "name is missing"},
 		"a timeout too long":      {timeout(&durationpb.Duration{Seconds: 1 << 60}), tree.CodeInvalid, "exceeds +10000 years"},

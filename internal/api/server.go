@@ -21,6 +21,7 @@ import (
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 	"github.com/coppice-run/coppice/internal/orchestrator"
 	"github.com/coppice-run/coppice/internal/redact"
+	"github.com/coppice-run/coppice/internal/tree"
 	"github.com/coppice-run/coppice/internal/wire"
 )
 
@@ -144,8 +145,31 @@ func chain(outer, inner grpc.UnaryServerInterceptor) grpc.UnaryServerInterceptor
 func unaryStatus(log *slog.Logger, secrets *redact.Redactor) grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 		resp, err := handler(ctx, req)
-		return resp, wire.CleanStatus(publicStatus(ctx, log, info.FullMethod, err), secrets)
+		return resp, wire.CleanStatus(publicStatus(ctx, log, info.FullMethod, nameMissing(err, req)), secrets)
 	}
+}
+
+// nameMissing adds the id that a request names to the error that it does not exist.
+func nameMissing(err error, req any) error {
+	var named *tree.Error
+	if !errors.As(err, &named) {
+		return err
+	}
+	id := ""
+	switch named {
+	case tree.ErrNoSession:
+		if r, ok := req.(interface{ GetSessionId() string }); ok {
+			id = r.GetSessionId()
+		}
+	case tree.ErrNoTask:
+		if r, ok := req.(interface{ GetTaskId() string }); ok {
+			id = r.GetTaskId()
+		}
+	}
+	if id == "" {
+		return err
+	}
+	return named.With("%s", id)
 }
 
 func streamStatus(log *slog.Logger, secrets *redact.Redactor) grpc.StreamServerInterceptor {

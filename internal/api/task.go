@@ -31,6 +31,9 @@ func (s *taskServer) SpawnTask(ctx context.Context, req *pb.SpawnTaskRequest) (*
 	if err != nil {
 		return nil, err
 	}
+	if req.GetAgent() == "" {
+		return nil, tree.ErrBadInput.With("agent is missing")
+	}
 	key, err := parseIdempotency(req.GetIdempotencyKey(), req)
 	if err != nil {
 		return nil, err

@@ -242,15 +242,15 @@ const (
 	redisWriteTimeout = 2 * time.Second
 )
 
-// errRedisURL contains neither the URL nor the parser's message: any part of them may be a
+// ErrRedisURL contains neither the URL nor the parser's message: any part of them may be a
 // password that is written wrongly.
-var errRedisURL = errors.New("the Redis URL is not valid: expected a URL like redis://user:password@host:6379/0, or rediss://, or unix://user:password@/path; in a user or a password / is written as %2F, # as %23, ? as %3F, @ as %40, : as %3A, % as %25")
+var ErrRedisURL = errors.New("the Redis URL is not valid: expected a URL like redis://user:password@host:6379/0, or rediss://, or unix://user:password@/path; in a user or a password / is written as %2F, # as %23, ? as %3F, @ as %40, : as %3A, % as %25")
 
 // OpenRedis creates a client for a Redis URL. It does not connect yet.
 func OpenRedis(url string) (*redis.Client, error) {
 	options, err := redis.ParseURL(url)
 	if err != nil || strings.Contains(url, "#") {
-		return nil, errRedisURL
+		return nil, ErrRedisURL
 	}
 	options.DialTimeout, options.WriteTimeout = redisDialTimeout, redisWriteTimeout
 	options.ContextTimeoutEnabled = true

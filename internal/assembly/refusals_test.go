@@ -125,6 +125,27 @@ func TestWhatARequestLacksIsNamed(t *testing.T) {
 	}
 }
 
+// TestWhatIsMissingIsNamed: the id that a call asks for.
+func TestWhatIsMissingIsNamed(t *testing.T) {
+	t.Parallel()
+	c := setup(t, "steps: [{text: ok}]", func(*assembly.Dev) {})
+	session, unknown := c.create("go").GetId(), "0198c0de-0000-7000-8000-000000000000"
+	for want, err := range map[string]error{
+		"no such session: " + unknown: func() error {
+			_, err := c.GetSession(c.ctx(), &pb.GetSessionRequest{SessionId: unknown})
+			return err
+		}(),
+		"no such task: " + unknown: func() error {
+			_, err := c.GetTask(c.ctx(), &pb.GetTaskRequest{SessionId: session, TaskId: unknown})
+			return err
+		}(),
+	} {
+		if st := status.Convert(err); st.Code() != codes.NotFound || st.Message() != want {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}
+
 func TestAStaleTokenIsRefused(t *testing.T) {
 	t.Parallel()
 	c := setup(t, `steps: [{delay: 2s, text: slow}]`, func(d *assembly.Dev) { d.Slots = 1 })

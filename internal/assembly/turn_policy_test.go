@@ -299,6 +299,23 @@ func TestWorkersHearWhomResultsAreFrom(t *testing.T) {
 	c.sound()
 }
 
+// TestWrongInputAsksNobody: a call that does not fit its tool is answered to the model, so that no
+// person sees a question about it.
+func TestWrongInputAsksNobody(t *testing.T) {
+	t.Parallel()
+	c := setup(t, `
+steps:
+  - when: {turn: 1}
+    calls: [{tool: write, input: {file_path: out.txt, content: hi}}]
+  - text: 'saw {{join " | " (results "*")}}'
+`, func(*assembly.Dev) {})
+	said := c.doneWith(c.openAs("a", "", &pb.Permissions{Mode: pb.PermissionMode_PERMISSION_MODE_DEFAULT}))
+	if !strings.HasPrefix(said, "saw wrong input: path: missing") {
+		t.Errorf("the root answers %q", said)
+	}
+	c.sound()
+}
+
 // TestNobodyDecides lets approvals expire.
 func TestNobodyDecides(t *testing.T) {
 	t.Parallel()

@@ -8,8 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
+	"unicode"
 
 	"github.com/goccy/go-yaml"
 )
@@ -38,6 +40,9 @@ func NewToken(who Identity, expires time.Time) (string, Entry, error) {
 	if err := who.Check(); err != nil {
 		return "", Entry{}, err
 	}
+	if strings.ContainsFunc(who.Name, isBreaking) {
+		return "", Entry{}, fmt.Errorf("the name %q has a tab, a line break or another control character", who.Name)
+	}
 	var secret [tokenBytes]byte
 	if _, err := rand.Read(secret[:]); err != nil {
 		return "", Entry{}, fmt.Errorf("making a token: %w", err)
@@ -46,6 +51,9 @@ func NewToken(who Identity, expires time.Time) (string, Entry, error) {
 	sum := sha256.Sum256([]byte(token))
 	return token, Entry{who.Name, who.Role, who.Tenant, hex.EncodeToString(sum[:]), expires.UTC().Truncate(time.Second)}, nil
 }
+
+// isBreaking reports whether a character may break the line of an entry.
+func isBreaking(r rune) bool { return unicode.In(r, unicode.Cc, unicode.Zl, unicode.Zp) }
 
 // grant is the identity of a token, until it expires.
 type grant struct {

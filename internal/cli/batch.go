@@ -49,6 +49,9 @@ func (b *batchCommand) Run(ctx context.Context, a *app) error {
 	if len(b.Name) > maxBatchName {
 		return usagef("--name has %d bytes, at most %d", len(b.Name), maxBatchName)
 	}
+	if err := a.refuseEmpty("name"); err != nil {
+		return err
+	}
 	if b.Name == "" {
 		b.Name = uuid.NewString()
 	}
@@ -137,7 +140,7 @@ func parseLine(line []byte) (*pb.CreateSessionRequest, error) {
 		return nil, errors.New("it is not UTF-8")
 	case line[0] == '{':
 		if err := protojson.Unmarshal(line, session); err != nil {
-			return nil, fmt.Errorf("it is not a CreateSessionRequest: %w", err)
+			return nil, fmt.Errorf("it is not a CreateSessionRequest: %s", jsonProblem(err))
 		}
 		if session.GetMessage().GetText() == "" {
 			return nil, errors.New("it has no message")
@@ -146,6 +149,13 @@ func parseLine(line []byte) (*pb.CreateSessionRequest, error) {
 		session.Message = &pb.UserMessage{Text: string(line)}
 	}
 	return session, nil
+}
+
+// jsonProblem returns the error of one line of JSON without the number of the line, which is always
+// 1. The parser's own text begins with its name and a space of one kind or another.
+func jsonProblem(err error) string {
+	text := strings.TrimLeft(strings.TrimPrefix(err.Error(), "proto:"), " \u00a0")
+	return strings.Replace(text, "(line 1:", "(column ", 1)
 }
 
 // batch opens sessions and waits for them, over one stream after another.

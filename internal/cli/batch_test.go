@@ -91,9 +91,12 @@ func (o *opener) run(t *testing.T, name, lines string, flags ...string) (out, co
 	pb.RegisterApprovalServiceServer(server, o)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
+	if name != "" {
+		flags = append([]string{"--name", name}, flags...)
+	}
 	var stdout, stderr bytes.Buffer
 	code = Main(t.Context(), Process{
-		Args:  append([]string{"batch", "--orchestrator", listener.Addr().String(), "--name", name, "--at-once", "3"}, flags...),
+		Args:  append([]string{"batch", "--orchestrator", listener.Addr().String(), "--at-once", "3"}, flags...),
 		Stdin: strings.NewReader(lines), Stdout: &stdout, Stderr: &stderr, Getenv: func(string) string { return "" },
 	})
 	server.Stop()
@@ -227,8 +230,8 @@ func noDatabase(stream pb.SessionService_CreateSessionsServer) error {
 func TestABatchIsRefusedWhole(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string]string{
-		`{"agent":`:            "line 2: it is not a CreateSessionRequest: ",
-		`{"colour": "red"}`:    "line 2: it is not a CreateSessionRequest: ",
+		`{"agent":`:            "line 2: it is not a CreateSessionRequest: syntax error (column ",
+		`{"colour": "red"}`:    `line 2: it is not a CreateSessionRequest: (column 2): unknown field "colour"`,
 		`{"agent": "explore"}`: "line 2: it has no message",
 		"\xff":                 "line 2: it is not UTF-8",
 	} {

@@ -59,6 +59,9 @@ func (b *branchCommand) Run(ctx context.Context, a *app) error {
 			return a.printJSON(resp)
 		}
 		t := resp.GetTask()
+		if b.Apart {
+			return a.print(fmt.Sprintf("branch %s of task %s starts with an empty conversation", safeLine(t.GetId()), safeLine(t.GetBase().GetTaskId())))
+		}
 		return a.print(fmt.Sprintf("branch %s continues from message %d of task %s%s",
 			safeLine(t.GetId()), t.GetBase().GetOrdinal(), safeLine(t.GetBase().GetTaskId()), branchPointReason(own, req.GetMessageId(), t.GetBase())))
 	})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
@@ -33,7 +34,7 @@ func (f budgetFlags) budgetFrom(was *pb.Budget) (*pb.Budget, error) {
 	}
 	if cost := f.MaxCost; cost != nil {
 		if !(*cost >= 0 && *cost <= maxDollars) { // also refuses NaN
-			return nil, usagef("--max-cost %g must be from 0 to %g", *cost, maxDollars)
+			return nil, usagef("--max-cost is %s; it must be from 0 to %.f", strconv.FormatFloat(*cost, 'f', -1, 64), maxDollars)
 		}
 		budget.CostMicros = int64(math.Ceil(*cost * 1e6))
 	}

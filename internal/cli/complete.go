@@ -17,11 +17,19 @@ const (
 // target returns the connection flags of a command that embeds remote.
 func (r remote) target() remote { return r }
 
-// complete returns values for an argument of a command, as an orchestrator knows them. If none can
-// be reached, it returns no values and prints nothing.
+func (r *runCommand) target() remote { return remote{r.Orchestrator, r.ClientFlags} }
+
+// complete returns values for an argument or a flag of a command, as an orchestrator knows them. If
+// none can be reached, it returns no values and prints nothing.
 func complete(ctx context.Context, of any, argument string, given []string) (values []string, known bool) {
+	if values, known = fixedValues[argument]; known {
+		return values, true
+	}
 	at, remote := of.(interface{ target() remote })
 	offer := completers[argument]
+	if _, deletes := of.(*deleteAgentCommand); deletes && argument == "name" {
+		offer = completeStoredAgents
+	}
 	if !remote || offer == nil {
 		return nil, false
 	}
@@ -34,9 +42,16 @@ func complete(ctx context.Context, of any, argument string, given []string) (val
 	return values, true
 }
 
-// completers return the values of arguments, by the names of the arguments.
+// fixedValues are the values of flags that no orchestrator has to be asked for. A number or an id
+// of a message has none: a file would not fit either.
+var fixedValues = map[string][]string{
+	"--permission-mode": {"default", "accept_edits", "plan", "bypass"}, "--from": nil,
+}
+
+// completers return the values of arguments and flags, by their names.
 var completers = map[string]func(ctx context.Context, c *client, given []string) ([]string, error){
 	"session": completeSessions, "task": completeTasks, "id": completeApprovals, "name": completeAgents, "worker": completeWorkers,
+	"--all": completeSessions, "--task": completeTasks, "--parent": completeTasks, "--agent": completeAgents,
 }
 
 // completion formats a value with a short description.
@@ -57,6 +72,9 @@ func completeSessions(ctx context.Context, c *client, _ []string) ([]string, err
 }
 
 func completeTasks(ctx context.Context, c *client, given []string) ([]string, error) {
+	if len(given) == 0 {
+		return nil, nil // the session is not named yet
+	}
 	session, err := c.session(ctx, given[0])
 	if err != nil {
 		return nil, err
@@ -83,6 +101,18 @@ func completeAgents(ctx context.Context, c *client, _ []string) ([]string, error
 	var values []string
 	for _, agent := range resp.GetAgents() {
 		values = append(values, completion(agent.GetName(), agent.GetDescription()))
+	}
+	return values, err
+}
+
+// completeStoredAgents returns the agents that can be deleted.
+func completeStoredAgents(ctx context.Context, c *client, _ []string) ([]string, error) {
+	resp, err := c.agents.ListAgents(ctx, &pb.ListAgentsRequest{})
+	var values []string
+	for _, agent := range resp.GetAgents() {
+		if agent.GetSource() == "api" {
+			values = append(values, completion(agent.GetName(), agent.GetDescription()))
+		}
 	}
 	return values, err
 }

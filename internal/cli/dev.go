@@ -41,7 +41,7 @@ func (d *devCommand) Run(ctx context.Context, a *app) error {
 	if d.ApprovalTimeout < 0 {
 		return usagef("--approval-timeout %s is negative", d.ApprovalTimeout)
 	}
-	if err := cmp.Or(isDirectory("--workspace", d.Workspace), isDirectory("--workspaces", d.Workspaces)); err != nil {
+	if err := cmp.Or(isDirectory("--workspace", d.Workspace), isDirectory("--workspaces", d.Workspaces), isNoFile("--data", d.Data)); err != nil {
 		return err
 	}
 	m, err := a.measure(ctx, d.MetricsListen, d.Redact, slog.NewTextHandler(a.Stderr, nil), redact.FromURL("COPPICE_REDIS_URL", d.RedisURL)...)
@@ -74,6 +74,8 @@ func (d *devCommand) Run(ctx context.Context, a *app) error {
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
 		return fmt.Errorf("starting: %w: if another coppice dev is running, use a different --listen and a different --data", err)
+	case errors.Is(err, assembly.ErrRedisURL):
+		return usagef("--redis-url: %w", err)
 	case err != nil:
 		return fmt.Errorf("starting: %w", err)
 	}

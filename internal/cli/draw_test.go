@@ -230,6 +230,7 @@ func parseKind(t *testing.T, e *pb.Event, verb string, args []string) {
 		e.Kind = &pb.Event_Dispatched{Dispatched: &pb.TaskDispatched{}}
 	case "calls":
 		m := &pb.MessageAppended{Role: pb.Role_ROLE_ASSISTANT, Usage: priced(number(t, args[1]))}
+		m.Activity = rest(t, args, 2)
 		for range number(t, args[0]) {
 			m.Calls = append(m.Calls, &pb.OpenedCall{})
 		}

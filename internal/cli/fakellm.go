@@ -62,7 +62,7 @@ func (f *fakeLLMCommand) Run(ctx context.Context, a *app) error {
 func (f *fakeLLMCommand) greet(a *app, address string) error {
 	base := "http://" + address
 	if !a.json {
-		_, err := fmt.Fprintf(a.Stdout, "A fake of Anthropic's and OpenAI's APIs is serving on %s\n  ANTHROPIC_BASE_URL=%s\n  OPENAI_BASE_URL=%s/v1\n",
+		_, err := fmt.Fprintf(a.Stdout, "A fake of Anthropic's and OpenAI's APIs is serving on %s\n  ANTHROPIC_BASE_URL=%s\n  OPENAI_BASE_URL=%s/v1 COPPICE_MODEL=any\n",
 			address, base, base)
 		return err
 	}

@@ -198,6 +198,9 @@ func (n *node) addMessage(m *pb.MessageAppended, at time.Time) {
 	n.preview, n.lastReported = tail{}, at
 	n.tools += int64(len(m.GetCalls()))
 	n.spent = n.spent.addUsage(m.GetUsage())
+	if m.GetActivity() != "" {
+		n.activity = m.GetActivity()
+	}
 }
 
 // finish ends a run. The figures in the result replace the counted ones.

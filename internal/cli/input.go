@@ -15,6 +15,7 @@ import (
 // those of the orchestrator, which its answers report.
 const (
 	maxText       = 16 << 20 // the maximum of one request
+	maxMessage    = 1 << 20  // what a session takes as one message
 	maxDefinition = 1 << 20
 	maxTranscript = history.MaxEncodedBytes
 	maxBatchBytes = 256 << 20

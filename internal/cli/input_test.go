@@ -92,7 +92,7 @@ func TestReadingIsBounded(t *testing.T) {
 		most int64
 		says string
 	}{
-		"send last -":  {"y", maxText, "the text has more than 16777216 bytes"},
+		"send last -":  {"y", maxMessage, "the text has more than 1048576 bytes"},
 		"agents put -": {"y", maxDefinition, "the definition has more than 1048576 bytes"},
 		"import -":     {"y", maxTranscript, "the transcript has more than 33554432 bytes"},
 		"batch":        {"y", maxText, "line 1 has more than 16777216 bytes"},

@@ -239,3 +239,18 @@ func TestWatching(t *testing.T) {
 		})
 	}
 }
+
+// TestCallsAreTheActivity: what a message calls is shown as soon as it is there, whatever is reported
+// later.
+func TestCallsAreTheActivity(t *testing.T) {
+	t.Parallel()
+	n := &node{activity: "read old"}
+	n.addMessage(&pb.MessageAppended{Role: pb.Role_ROLE_ASSISTANT, Activity: "bash make"}, time.Time{})
+	if n.activity != "bash make" {
+		t.Errorf("it does %q", n.activity)
+	}
+	n.addMessage(&pb.MessageAppended{Role: pb.Role_ROLE_ASSISTANT}, time.Time{}) // of an earlier release
+	if n.activity != "bash make" {
+		t.Errorf("it does %q", n.activity)
+	}
+}

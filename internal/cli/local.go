@@ -1,8 +1,12 @@
 package cli
 
 import (
+	"cmp"
+
 	"github.com/coppice-run/coppice/internal/assembly"
+	"github.com/coppice-run/coppice/internal/callback"
 	"github.com/coppice-run/coppice/internal/model/provider"
+	"github.com/coppice-run/coppice/internal/outbound"
 	"github.com/coppice-run/coppice/internal/redact"
 	"github.com/coppice-run/coppice/internal/sandbox"
 )
@@ -19,10 +23,26 @@ type localFlags struct {
 	Redact redact.Flags `embed:""`
 }
 
+// checkReach refuses invalid values of the flags that say what agents and callbacks may reach.
+func (f *localFlags) checkReach(a *app) error {
+	if _, err := outbound.ParseDestinations(f.FetchAllow); err != nil {
+		return usagef("--fetch-allow: %w", err)
+	}
+	if _, err := callback.New(f.callbacks(a)); err != nil {
+		return usagef("--callback-hosts: %w", err)
+	}
+	for _, path := range f.SandboxReadable {
+		if err := isFile("--sandbox-readable", path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // devConfig reads the files that the flags name, and returns the configuration without its
 // directories.
 func (f *localFlags) devConfig(a *app, m *instruments) (assembly.Dev, provider.Choice, error) {
-	if err := f.check(); err != nil {
+	if err := cmp.Or(f.check(), f.checkReach(a)); err != nil {
 		return assembly.Dev{}, provider.Choice{}, err
 	}
 	chosen, err := a.chooseModel(f.Flags, m)

@@ -13,7 +13,7 @@ type permissionFlags struct {
 	Allow          []string `sep:"none" placeholder:"RULE" help:"Calls that run without approval, for example 'bash(git *)'. Can be repeated, like --ask and --deny."`
 	Ask            []string `sep:"none" placeholder:"RULE" help:"Calls that need approval."`
 	Deny           []string `sep:"none" placeholder:"RULE" help:"Calls that are denied."`
-	Approvals      string   `env:"" enum:"deny,escalate," default:"" placeholder:"WHERE" help:"Handling of sub-agents' calls that need approval: deny, or escalate to the session's approvals. Definitions can override it."`
+	Approvals      string   `env:"" enum:"deny,escalate," default:"" placeholder:"WHERE" help:"Handling of sub-agents' calls that need approval: deny, or escalate to the session's approvals. Definitions can override it. Default: that of the orchestrator; without one, escalate if somebody can answer, at this terminal or later because of --data, otherwise deny."`
 }
 
 // permissions returns the permissions in the flags; nil if there are none.

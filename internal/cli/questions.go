@@ -48,6 +48,14 @@ func (n *node) removeQuestion(approval string) {
 	}
 }
 
+// dropQuestions forgets the open questions of all tasks: after an interrupt nobody is asked, and a
+// row would show only a part of one.
+func (f *forest) dropQuestions() {
+	for _, n := range f.order {
+		n.questions, n.openApprovals = nil, 0
+	}
+}
+
 // openQuestions counts the open questions of all tasks.
 func (f *forest) openQuestions() int64 {
 	var all int64

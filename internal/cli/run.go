@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,6 +36,9 @@ type runCommand struct {
 
 // Run runs the prompt in this process or at an orchestrator.
 func (r *runCommand) Run(ctx context.Context, a *app) error {
+	if err := a.refuseEmpty("orchestrator", "data"); err != nil {
+		return err
+	}
 	prompt, err := a.text(ctx, r.Prompt)
 	if err != nil {
 		return err
@@ -100,7 +104,7 @@ func (a *app) refuseFlags(flags, since string) error {
 
 // runInProcess runs the request with everything in this process.
 func (r *runCommand) runInProcess(ctx context.Context, a *app, asked *pb.CreateSessionRequest) (err error) {
-	if err := isDirectory("--workspace", r.Workspace); err != nil {
+	if err := cmp.Or(isDirectory("--workspace", r.Workspace), isNoFile("--data", r.Data)); err != nil {
 		return err
 	}
 	// Logs are buffered, because the drawing owns the terminal until it is over.
@@ -262,7 +266,7 @@ func (a *app) text(ctx context.Context, words []string) (string, error) {
 		if isTerminal(a.Stdin) {
 			a.complain("reading the text from standard input; Ctrl-D ends it")
 		}
-		data, err := a.file(ctx, "-", "the text", maxText)
+		data, err := a.file(ctx, "-", "the text", maxMessage)
 		if err != nil {
 			return "", err
 		}
@@ -287,6 +291,14 @@ func isDirectory(flag, dir string) error {
 	case err != nil:
 		return usagef("%s: %w", flag, err)
 	case !info.IsDir():
+		return usagef("%s %s is no directory", flag, dir)
+	}
+	return nil
+}
+
+// isNoFile refuses a directory of a flag that is something else. It need not exist.
+func isNoFile(flag, dir string) error {
+	if info, err := os.Stat(dir); err == nil && !info.IsDir() {
 		return usagef("%s %s is no directory", flag, dir)
 	}
 	return nil

@@ -36,7 +36,7 @@ func (s *sessionsCommand) Run(ctx context.Context, a *app) error {
 			}
 			for _, session := range page.GetSessions() {
 				if s.Limit > 0 && shown == s.Limit {
-					a.warn(fmt.Sprintf("there are more than these %d: --limit 0 shows all", shown))
+					a.warn("there are more sessions: --limit 0 shows all")
 					return nil
 				}
 				if err := a.printSession(session); err != nil {
@@ -52,7 +52,7 @@ func (s *sessionsCommand) Run(ctx context.Context, a *app) error {
 			case req.PageToken == "":
 				return nil
 			case s.Limit > 0 && shown == s.Limit: // with a filter, further pages may be empty
-				a.warn(fmt.Sprintf("there may be more than these %d: --limit 0 shows all", shown))
+				a.warn("there may be more sessions: --limit 0 shows all")
 				return nil
 			}
 		}

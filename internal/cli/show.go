@@ -154,6 +154,9 @@ func (a *app) showLive(ctx context.Context, f showOptions, w *watcher) (*pb.Idle
 	if l.forest.root == nil {
 		return idle, err
 	}
+	if ctx.Err() != nil {
+		l.forest.dropQuestions()
+	}
 	width, _ := a.terminal(a.Stdout)
 	lines := l.forest.draw(canvas{theme: l.theme, width: width, height: finalLines, now: a.now(), frame: -1, decisionHelp: f.decisionHelp})
 	lines = append(lines, l.theme.dim.Render(l.forest.summary(a.now(), l.theme.separator)))

@@ -45,8 +45,29 @@ func (s *spawnCommand) contextTexts(ctx context.Context, a *app) ([]string, erro
 	return told, nil
 }
 
+// checkBounds refuses bounds that allow nothing. The orchestrator takes 0 for no bound.
+func (s *spawnCommand) checkBounds(a *app) error {
+	for _, bound := range []struct {
+		flag    string
+		value   any
+		allowed bool
+	}{
+		{"timeout", s.Timeout, s.Timeout > 0},
+		{"deadline", s.Deadline, s.Deadline > 0},
+		{"max-iterations", s.MaxIterations, s.MaxIterations > 0},
+	} {
+		if a.hasFlag(bound.flag) && !bound.allowed {
+			return usagef("--%s is %v; it must be more than 0", bound.flag, bound.value)
+		}
+	}
+	return nil
+}
+
 // Run starts a sub-agent.
 func (s *spawnCommand) Run(ctx context.Context, a *app) error {
+	if err := s.checkBounds(a); err != nil {
+		return err
+	}
 	prompt, err := a.text(ctx, s.Prompt)
 	if err != nil {
 		return err

@@ -38,7 +38,7 @@ func (w *waitCommand) Run(ctx context.Context, a *app) error {
 		if err != nil {
 			return err
 		}
-		resp, err := w.wait(ctx, c, session, task, a.approvalReporter(ctx, c, session, w.decisionHelp(a)))
+		resp, err := w.wait(ctx, c, session, task, a.waitReporter(a.approvalReporter(ctx, c, session, w.decisionHelp(a))))
 		if err != nil {
 			return during("waiting for the task", err)
 		}
@@ -75,9 +75,9 @@ func (a *app) printUnfinished(resp *pb.WaitTaskResponse) error {
 }
 
 // wait waits until the task has ended, or the time is up. The first call must succeed; later ones
-// are retried over new connections. onUnfinished is called after each call if the task has not
-// ended.
-func (w *waitCommand) wait(ctx context.Context, c *client, session, task string, onUnfinished func()) (*pb.WaitTaskResponse, error) {
+// are retried over new connections. onUnfinished is called with the answer of each call if the task
+// has not ended.
+func (w *waitCommand) wait(ctx context.Context, c *client, session, task string, onUnfinished func(*pb.WaitTaskResponse)) (*pb.WaitTaskResponse, error) {
 	begun, gone := time.Now(), newOutage()
 	var last *pb.WaitTaskResponse // the last known state of the task
 	next := time.Duration(0)
@@ -92,7 +92,7 @@ func (w *waitCommand) wait(ctx context.Context, c *client, session, task string,
 			SessionId: session, TaskId: task, Timeout: durationpb.New(piece),
 		})
 		if err == nil && !resp.GetEnded() {
-			onUnfinished()
+			onUnfinished(resp)
 		}
 		switch {
 		case err == nil && (resp.GetEnded() || final):
@@ -118,6 +118,22 @@ func (w *waitCommand) wait(ctx context.Context, c *client, session, task string,
 		case <-time.After(min(gone.pause.NextBackOff(), rest)):
 		case <-ctx.Done():
 			return nil, ctx.Err()
+		}
+	}
+}
+
+// waitReporter returns a function that says what an unfinished task waits for: once, that it has no
+// message yet; else its approvals.
+func (a *app) waitReporter(approvals func()) func(*pb.WaitTaskResponse) {
+	told := false
+	return func(resp *pb.WaitTaskResponse) {
+		if resp.GetTask().GetState() != pb.TaskState_TASK_STATE_NEW {
+			approvals()
+			return
+		}
+		if !told {
+			told = true
+			a.warn("waiting: the task has had no message yet; coppice send gives it one")
 		}
 	}
 }

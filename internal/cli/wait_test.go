@@ -55,7 +55,7 @@ func TestAWaitGoesOn(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				tasks := &waiter{answers: test.answers, after: test.after}
-				resp, err := (&waitCommand{Timeout: test.timeout}).wait(t.Context(), &client{tasks: tasks}, "s", "t", func() {})
+				resp, err := (&waitCommand{Timeout: test.timeout}).wait(t.Context(), &client{tasks: tasks}, "s", "t", func(*pb.WaitTaskResponse) {})
 				if status.Code(err) != test.want || resp.GetEnded() != test.ended || len(tasks.asked) != test.asked {
 					t.Errorf("there is %v, %v after %v", resp, err, tasks.asked)
 				}
@@ -103,12 +103,26 @@ func TestAWaitSaysWhatItWaitsFor(t *testing.T) {
 				var said bytes.Buffer
 				a, c := &app{Process: Process{Stderr: &said}}, &client{tasks: &waiter{answers: make([]error, 5), after: time.Hour}, approvals: &test.approvals}
 				w := &waitCommand{Timeout: test.timeout, remote: remote{Orchestrator: "b:1"}}
-				resp, err := w.wait(t.Context(), c, "s", "t", a.approvalReporter(t.Context(), c, "s", w.decisionHelp(a)))
+				resp, err := w.wait(t.Context(), c, "s", "t", a.waitReporter(a.approvalReporter(t.Context(), c, "s", w.decisionHelp(a))))
 				if err != nil || resp.GetEnded() != (test.timeout == nil) || said.String() != test.says {
 					t.Errorf("there is %v, %v: %s", resp, err, &said)
 				}
 			})
 		})
+	}
+}
+
+// TestAWaitNamesAMissingMessage once, because nothing runs before there is one.
+func TestAWaitNamesAMissingMessage(t *testing.T) {
+	t.Parallel()
+	var said bytes.Buffer
+	a := &app{Process: Process{Stderr: &said}}
+	tell := a.waitReporter(func() { t.Error("the approvals were read") })
+	for range 2 {
+		tell(&pb.WaitTaskResponse{Task: &pb.Task{State: pb.TaskState_TASK_STATE_NEW}})
+	}
+	if said.String() != "coppice: waiting: the task has had no message yet; coppice send gives it one\n" {
+		t.Errorf("it says %q", &said)
 	}
 }
 
@@ -121,7 +135,7 @@ func TestAWaitGivesUp(t *testing.T) {
 			tasks.answers[i+1] = status.Error(codes.Unavailable, "gone")
 		}
 		begun := time.Now()
-		_, err := new(waitCommand).wait(t.Context(), &client{tasks: tasks}, "s", "t", func() {})
+		_, err := new(waitCommand).wait(t.Context(), &client{tasks: tasks}, "s", "t", func(*pb.WaitTaskResponse) {})
 		if took := time.Since(begun); status.Code(err) != codes.Unavailable || took < retryTimeout || took > 2*retryTimeout {
 			t.Errorf("there is %v after %s", err, took)
 		}
@@ -137,7 +151,7 @@ func TestAWaitKeepsItsTime(t *testing.T) {
 			tasks.answers[i+1] = status.Error(codes.Unavailable, "gone")
 		}
 		begun, soon := time.Now(), time.Second
-		resp, err := (&waitCommand{Timeout: &soon}).wait(t.Context(), &client{tasks: tasks}, "s", "t", func() {})
+		resp, err := (&waitCommand{Timeout: &soon}).wait(t.Context(), &client{tasks: tasks}, "s", "t", func(*pb.WaitTaskResponse) {})
 		if took := time.Since(begun); err != nil || resp == nil || resp.GetEnded() || took != soon {
 			t.Errorf("after %s there is %v, %v", took, resp, err)
 		}

@@ -25,10 +25,10 @@ type Program struct {
 	// Run runs a command: a pointer to the field that declares it. typed are the flags on the
 	// command line, by name, without those from the environment.
 	Run func(ctx context.Context, command any, typed []Typed) error
-	// Complete returns the values for an argument of a command, for shell completion. A value
-	// may be followed by a tab and a short description. given are the arguments before it.
-	// known reports whether Complete knows the argument; if not, or if Complete is nil, shells
-	// offer files.
+	// Complete returns the values for an argument of a command, or for a flag if the name begins
+	// with --, for shell completion. A value may be followed by a tab and a short description.
+	// given are the arguments before it. known reports whether Complete knows the argument; if
+	// not, or if Complete is nil, shells offer files. Flags with an enum need no Complete.
 	Complete       func(ctx context.Context, command any, argument string, given []string) (values []string, known bool)
 	Stdout, Stderr io.Writer
 
@@ -216,6 +216,9 @@ func (p Program) tree(command *cobra.Command, declared reflect.Value) (*cobra.Co
 	command.ValidArgsFunction = func(c *cobra.Command, given []string, _ string) ([]string, cobra.ShellCompDirective) {
 		return p.completions(c, does, g.args, given)
 	}
+	if err := p.completeFlags(command, does, g.flags); err != nil {
+		return nil, err
+	}
 	if isGroup {
 		command.ValidArgsFunction = nil
 		command.Args = unknownCommand
@@ -229,16 +232,39 @@ func (p Program) completions(c *cobra.Command, does any, args []argument, given 
 	switch {
 	case len(args) == 0 || len(given) >= len(args) && args[len(args)-1].rest == nil:
 		return nil, cobra.ShellCompDirectiveNoFileComp
-	case p.Complete == nil:
+	}
+	return p.values(c, does, args[min(len(given), len(args)-1)].name, given)
+}
+
+// values returns what Complete knows of an argument or a flag.
+func (p Program) values(c *cobra.Command, does any, argument string, given []string) ([]string, cobra.ShellCompDirective) {
+	if p.Complete == nil {
 		return nil, cobra.ShellCompDirectiveDefault
 	}
 	// Errors are reported when the command line is complete.
 	_ = completeFromEnviron(c.Flags())
-	values, known := p.Complete(c.Context(), does, args[min(len(given), len(args)-1)].name, given)
+	values, known := p.Complete(c.Context(), does, argument, given)
 	if !known {
 		return nil, cobra.ShellCompDirectiveDefault
 	}
 	return values, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+}
+
+// completeFlags makes the shell complete the values of flags.
+func (p Program) completeFlags(command *cobra.Command, does any, flags *pflag.FlagSet) (err error) {
+	flags.VisitAll(func(flag *pflag.Flag) {
+		v, declared := flag.Value.(*flagValue)
+		if !declared || err != nil {
+			return
+		}
+		err = command.RegisterFlagCompletionFunc(flag.Name, func(c *cobra.Command, given []string, _ string) ([]string, cobra.ShellCompDirective) {
+			if v.allowed != nil {
+				return slices.DeleteFunc(slices.Clone(v.allowed), isEmpty), cobra.ShellCompDirectiveNoFileComp
+			}
+			return p.values(c, does, "--"+flag.Name, given)
+		})
+	})
+	return err
 }
 
 func hasCommands(declared reflect.Value) bool {

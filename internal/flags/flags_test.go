@@ -284,12 +284,17 @@ func TestWhatShellsAreOffered(t *testing.T) {
 		"oak":                    ":0\n",
 		"oak some words and":     ":0\n",
 		"--owner me --where far": "oak at far\ta tree\n:36\n",
+		"--kind":                 "oak\nbeech\n:4\n",
+		"oak --owner":            "by oak\n:36\n",
 	} {
 		var out strings.Builder
 		p := flags.Program{
 			Name: "plant", Stdout: &out, Stderr: io.Discard,
 			Run: func(context.Context, any, []flags.Typed) error { t.Error("it was run"); return nil },
 			Complete: func(_ context.Context, command any, argument string, given []string) ([]string, bool) {
+				if argument == "--owner" {
+					return []string{"by " + given[0]}, true
+				}
 				return []string{"oak at " + command.(*plant).Where + "\ta tree"}, argument == "place" && len(given) == 0
 			},
 		}

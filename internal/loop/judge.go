@@ -24,7 +24,8 @@ type question struct {
 }
 
 // judge decides on a call and reports whether it may run now. It closes a call that is denied, and
-// asks for an approval where one is needed.
+// asks for an approval where one is needed. Nobody is asked about a call that its tool would refuse
+// for its input: the model is told at once.
 func (w *batch) judge(c tree.Call, use tree.ToolUse) (run bool) {
 	if w.internalTools[use.Name] {
 		w.closeCall(c.Ref.Block, refusalResult(tree.ErrInternalTool, "the run is on behalf of "+w.Source))
@@ -34,12 +35,17 @@ func (w *batch) judge(c tree.Call, use tree.ToolUse) (run bool) {
 	if t == nil || c.State == tree.CallApproved {
 		return true
 	}
-	verdict, argument := tool.Judge(w.layers, t, tool.Call{Input: use.Input, Workspace: w.Workspace})
+	call := tool.Call{Input: use.Input, Workspace: w.Workspace, NoBackground: w.NoBackground}
+	verdict, argument := tool.Judge(w.layers, t, call)
 	switch verdict.Decision {
 	case policy.Deny:
 		w.denyCall(c.Ref.Block, argument, verdict.Why)
 		return false
 	case policy.Ask:
+		if wrong, refused := tool.Check(t, call); refused {
+			w.closeCall(c.Ref.Block, wrong)
+			return false
+		}
 		w.questions = append(w.questions, question{c, w.Journal.Ask(c.Ref.Block, w.clean(argument), w.cleanAll(verdict.Rules))})
 		return false
 	}

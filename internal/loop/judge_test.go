@@ -125,6 +125,45 @@ func approve(t *testing.T, lose func(int) (bool, bool)) int {
 	return c.requests
 }
 
+// TestWrongInputIsNotAskedAbout: a call that its tool would refuse is answered at once, unless a
+// rule denies it.
+func TestWrongInputIsNotAskedAbout(t *testing.T) {
+	t.Parallel()
+	ask, err := policy.ParseRules([]string{"write", "edit", "web_fetch"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		layer policy.Layer
+		want  []string
+	}{
+		"a rule asks":   {policy.Layer{Ask: ask}, []string{"wrong input: path: missing", "wrong input: old_string: missing", "wrong input: url: missing"}},
+		"a rule denies": {policy.Layer{Deny: ask}, []string{"PERMISSION_DENIED", "PERMISSION_DENIED", "PERMISSION_DENIED"}},
+	} {
+		var heard []string
+		run := aRun(t, answers(func(req *model.Request) (*model.Answer, error) {
+			if turn(req) == 0 {
+				return calls(
+					use("write", map[string]any{"file_path": "out.txt", "content": "hi"}),
+					use("edit", map[string]any{"path": "a", "old": "b", "new_string": "c"}),
+					use("web_fetch", map[string]any{"uri": "https://example.com/"}),
+				)
+			}
+			for _, b := range req.Messages[len(req.Messages)-1].Blocks {
+				heard = append(heard, b.(tree.ToolResult).Text)
+			}
+			return says("done")
+		}), append(tool.Builtin(), tool.NewWebFetch(outbound.Destinations{})))
+		run.Authority = policy.RootAuthority(c.layer, policy.Permissions{}, false)
+		if outcome, err := run.Do(t.Context()); err != nil || outcome != loop.Ended {
+			t.Errorf("%s: %v, %v", name, outcome, err)
+		}
+		if !slices.EqualFunc(heard, c.want, strings.HasPrefix) {
+			t.Errorf("%s: the model heard %q", name, heard)
+		}
+	}
+}
+
 // TestRedirectsAreJudged: where an allowed call leads is held against the permissions of the run.
 func TestRedirectsAreJudged(t *testing.T) {
 	t.Parallel()

@@ -88,11 +88,17 @@ func (s *Service) checkRun(
 	}
 	if !likely {
 		now, err := s.Store.TaskStatus(ctx, tenant, w.session, w.target.Task)
+		if err == nil && now.State == tree.StateNew {
+			err = s.mayStart(ctx, tenant, w.session)
+		}
 		if err != nil || !s.isPast(w, now) {
 			return WaitResult{}, false, err
 		}
 	}
 	t, out, err := s.Store.TaskAndOutput(ctx, tenant, w.session, w.target.Task)
+	if err == nil && t.State == tree.StateNew {
+		err = s.mayStart(ctx, tenant, w.session)
+	}
 	if err != nil {
 		return WaitResult{}, false, err
 	}
@@ -101,6 +107,16 @@ func (s *Service) checkRun(
 		t, out, err = s.outputOf(ctx, t, w.target.Run)
 	}
 	return WaitResult{Task: t, Output: out}, ended, err
+}
+
+// mayStart refuses a wait for a task that has had no run and never will, because its session is
+// closed.
+func (s *Service) mayStart(ctx context.Context, tenant string, id tree.SessionID) error {
+	session, err := s.Store.Session(ctx, tenant, id)
+	if err == nil && !session.ClosedAt.IsZero() {
+		err = tree.ErrClosed.With("the task has had no run, and can have none any more")
+	}
+	return err
 }
 
 // isPast reports whether a task has passed the run that a waiter waits for. If the waiter has named

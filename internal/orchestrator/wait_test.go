@@ -99,6 +99,27 @@ func TestAWaiterIsWokenByTheEvent(t *testing.T) {
 	}
 }
 
+// TestAWaitForNothing: a task that has had no run and can have none is not waited for.
+func TestAWaitForNothing(t *testing.T) {
+	t.Parallel()
+	svc := setup(t)
+	session, _, err := svc.CreateSession(t.Context(), tenant, orchestrator.SessionSpec{}, orchestrator.Idempotency{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if now, err := svc.WaitTask(t.Context(), tenant, session.ID, tree.ChildRun{}, 0); err != nil || now.Task.State != tree.StateNew {
+		t.Errorf("a wait for a task that may get a message: %+v, %v", now.Task, err)
+	}
+	if _, err := svc.CloseSession(t.Context(), tenant, session.ID, ""); err != nil {
+		t.Fatal(err)
+	}
+	for _, timeout := range []time.Duration{0, time.Hour} {
+		if _, err := svc.WaitTask(t.Context(), tenant, session.ID, tree.ChildRun{}, timeout); !errors.Is(err, tree.ErrClosed) {
+			t.Errorf("a wait of %s: %v", timeout, err)
+		}
+	}
+}
+
 // TestAWaiterHearsOfItsRun: a waiter gets the run that was current when the wait began, whatever
 // makes it look again, and not before the run has ended or the time is up.
 func TestAWaiterHearsOfItsRun(t *testing.T) {

@@ -55,7 +55,7 @@ func lockFile(path string) (*fileLock, error) {
 		holder, readErr := io.ReadAll(io.LimitReader(file, 1024))
 		closeErr := file.Close()
 		if errors.Is(err, syscall.EWOULDBLOCK) {
-			return nil, errors.Join(fmt.Errorf("it is in use by %s", strings.TrimSpace(string(holder))), readErr, closeErr)
+			return nil, errors.Join(fmt.Errorf("it is in use by %s: end that process first, or use another directory or database", strings.TrimSpace(string(holder))), readErr, closeErr)
 		}
 		return nil, errors.Join(fmt.Errorf("locking: %w", err), closeErr)
 	}

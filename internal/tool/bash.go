@@ -76,6 +76,12 @@ func (bashTool) Guard() Guard {
 	return Guard{Access: policy.AccessOther, Kind: policy.KindCommand, Arguments: fieldArgument("command", maxCommand)}
 }
 
+// Check: see [Checked].
+func (t bashTool) Check(call Call) error {
+	_, _, err := t.parse(call)
+	return err
+}
+
 func (t bashTool) Call(ctx context.Context, call Call) Outcome {
 	cmd, background, err := t.parse(call)
 	if err != nil {

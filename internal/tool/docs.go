@@ -42,12 +42,15 @@ func (docsTool) Spec() model.ToolSpec {
 
 func (docsTool) Effect() Effect { return EffectNone }
 
+// Check: see [Checked].
+func (docsTool) Check(call Call) error {
+	_, _, _, err := parseDocs(call.Input)
+	return err
+}
+
 func (t docsTool) Call(_ context.Context, call Call) Outcome {
-	in := newInput(call.Input)
-	page := in.optional("page", "", maxError)
-	search := in.optional("search", "", maxError)
-	offset := in.number("offset", 1, 1, math.MaxInt32)
-	if err := in.err(); err != nil {
+	page, search, offset, err := parseDocs(call.Input)
+	if err != nil {
 		return failed(err)
 	}
 	names, err := t.pageNames()
@@ -61,9 +64,16 @@ func (t docsTool) Call(_ context.Context, call Call) Outcome {
 	case search != "":
 		return result(t.search(names, search))
 	case page != "":
-		return result(t.show(page, int(offset)))
+		return result(t.show(page, offset))
 	}
 	return result(t.list(names))
+}
+
+func parseDocs(raw json.RawMessage) (page, search string, offset int, err error) {
+	in := newInput(raw)
+	page, search = in.optional("page", "", maxError), in.optional("search", "", maxError)
+	offset = int(in.number("offset", 1, 1, math.MaxInt32))
+	return page, search, offset, in.err()
 }
 
 // pageNames lists the pages.

@@ -40,6 +40,12 @@ func (editTool) Spec() model.ToolSpec {
 
 func (editTool) Effect() Effect { return EffectLasting }
 
+// Check: see [Checked].
+func (editTool) Check(call Call) error {
+	_, err := parseEdit(call.Input)
+	return err
+}
+
 func (editTool) Call(ctx context.Context, call Call) Outcome {
 	in, err := parseEdit(call.Input)
 	if err != nil {

@@ -110,16 +110,20 @@ type foundTool struct {
 	Schema      json.RawMessage `json:"input_schema,omitempty"`
 }
 
+// Check: see [Checked].
+func (findTool) Check(call Call) error {
+	_, _, err := parseFind(call.Input)
+	return err
+}
+
 func (t findTool) Call(_ context.Context, call Call) Outcome {
-	in := newInput(call.Input)
-	query := in.required("query", maxError)
-	limit := in.number("limit", findLimit, 1, maxFound)
-	if err := in.err(); err != nil {
+	query, limit, err := parseFind(call.Input)
+	if err != nil {
 		return failed(err)
 	}
 	out := findResult{Tools: []foundTool{}}
 	size := 0
-	for _, spec := range t.matching(query, int(limit)) {
+	for _, spec := range t.matching(query, limit) {
 		one := foundTool{spec.Name, validText([]byte(spec.Description)), spec.Schema}
 		if size += len(one.Description) + len(one.Schema); size > maxOutput/2 {
 			// The model gets the full description with its next call.
@@ -132,6 +136,12 @@ func (t findTool) Call(_ context.Context, call Call) Outcome {
 	}
 	text, err := json.Marshal(out)
 	return result(string(text), err)
+}
+
+func parseFind(raw json.RawMessage) (query string, limit int, err error) {
+	in := newInput(raw)
+	query, limit = in.required("query", maxError), int(in.number("limit", findLimit, 1, maxFound))
+	return query, limit, in.err()
 }
 
 // matching returns the best matches: tools that the query names, then by how many of its words are

@@ -46,6 +46,12 @@ func (globTool) Spec() model.ToolSpec {
 
 func (globTool) Effect() Effect { return EffectNone }
 
+// Check: see [Checked].
+func (globTool) Check(call Call) error {
+	_, err := parseGlob(call.Input)
+	return err
+}
+
 func (globTool) Call(ctx context.Context, call Call) Outcome {
 	in, err := parseGlob(call.Input)
 	if err != nil {

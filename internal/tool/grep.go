@@ -63,6 +63,12 @@ func (grepTool) Spec() model.ToolSpec {
 
 func (grepTool) Effect() Effect { return EffectNone }
 
+// Check: see [Checked].
+func (grepTool) Check(call Call) error {
+	_, err := parseGrep(call.Input)
+	return err
+}
+
 func (grepTool) Call(ctx context.Context, call Call) Outcome {
 	in, err := parseGrep(call.Input)
 	if err != nil {

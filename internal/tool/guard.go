@@ -86,6 +86,26 @@ func Judge(layers policy.Layers, t Tool, call Call) (_ policy.Verdict, argument 
 	return worst, calls[0].Argument
 }
 
+// Checked is a tool that can tell before a call whether its input fits.
+type Checked interface {
+	Tool
+	// Check returns the error that Call would answer an input with that does not fit.
+	Check(call Call) error
+}
+
+// Check returns the result of a call whose input does not fit its tool; ok is false if it fits, or
+// if only the call can tell.
+func Check(t Tool, call Call) (_ Done, refused bool) {
+	c, ok := t.(Checked)
+	if !ok {
+		return Done{}, false
+	}
+	if err := c.Check(call); err != nil {
+		return failed(err), true
+	}
+	return Done{}, false
+}
+
 // readGuard is the guard of tools that read a path. fallback is the path of a call that names
 // none.
 func readGuard(fallback string) Guard {

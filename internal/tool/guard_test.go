@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/coppice-run/coppice/internal/outbound"
 	"github.com/coppice-run/coppice/internal/policy"
 )
 
@@ -37,6 +38,26 @@ func TestBuiltinToolsAreGuarded(t *testing.T) {
 	}
 	if GuardOf(findTool{}).Arguments != nil {
 		t.Error("find_tools has an argument, and rules must have none for it")
+	}
+}
+
+// TestCheckSaysWhatCallSays: a call with wrong input has the same answer before it is asked about
+// and when it is performed.
+func TestCheckSaysWhatCallSays(t *testing.T) {
+	t.Parallel()
+	w := setup(t, "a.go", "package a\n")
+	tools := append(Builtin(), NewTask(agents), NewWebFetch(outbound.Destinations{}), NewBash(nil, false, nil), NewDocs(nil), skillTool{}, findTool{})
+	for _, tool := range tools {
+		for _, input := range []string{`{"nonsense":1}`, `[]`, `{`} {
+			call := Call{Input: json.RawMessage(input), Workspace: w}
+			before, refused := Check(tool, call)
+			if done, _ := tool.Call(t.Context(), call).(Done); !refused || before != done {
+				t.Errorf("%s of %s: %q, and then %q", tool.Spec().Name, input, before.Text, done.Text)
+			}
+		}
+	}
+	if done, refused := Check(readTool{}, Call{Input: json.RawMessage(`{"path":"none"}`), Workspace: w}); refused {
+		t.Errorf("an input that fits is refused: %s", done.Text)
 	}
 }
 

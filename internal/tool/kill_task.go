@@ -32,6 +32,12 @@ func (killTaskTool) Effect() Effect { return EffectDelegated }
 // Guard: the argument is the id of the task. A task can only end tasks that it has started.
 func (killTaskTool) Guard() Guard { return taskOutputTool{}.Guard() }
 
+// Check: see [Checked].
+func (killTaskTool) Check(call Call) error {
+	_, err := parseKillTask(call.Input)
+	return err
+}
+
 func (killTaskTool) Call(_ context.Context, call Call) Outcome {
 	wait, err := parseKillTask(call.Input)
 	if err != nil {

@@ -30,6 +30,12 @@ func (lsTool) Spec() model.ToolSpec {
 
 func (lsTool) Effect() Effect { return EffectNone }
 
+// Check: see [Checked].
+func (lsTool) Check(call Call) error {
+	_, err := parseLs(call.Input)
+	return err
+}
+
 func (lsTool) Call(ctx context.Context, call Call) Outcome {
 	path, err := parseLs(call.Input)
 	if err != nil {

@@ -44,6 +44,12 @@ func (readTool) Spec() model.ToolSpec {
 
 func (readTool) Effect() Effect { return EffectNone }
 
+// Check: see [Checked].
+func (readTool) Check(call Call) error {
+	_, err := parseRead(call.Input)
+	return err
+}
+
 func (readTool) Call(ctx context.Context, call Call) Outcome {
 	in, err := parseRead(call.Input)
 	if err != nil {

@@ -92,11 +92,15 @@ func (t skillTool) Spec() model.ToolSpec { return t.spec }
 
 func (skillTool) Effect() Effect { return EffectNone }
 
+// Check: see [Checked].
+func (skillTool) Check(call Call) error {
+	_, _, err := parseSkill(call.Input)
+	return err
+}
+
 func (t skillTool) Call(ctx context.Context, call Call) Outcome {
-	in := newInput(call.Input)
-	name := in.required("name", maxError)
-	file := in.optional("file", "", maxPath)
-	if err := in.err(); err != nil {
+	name, file, err := parseSkill(call.Input)
+	if err != nil {
 		return failed(err)
 	}
 	i := slices.IndexFunc(t.skills, func(s skill.Skill) bool { return s.Name == name })
@@ -111,6 +115,12 @@ func (t skillTool) Call(ctx context.Context, call Call) Outcome {
 		return result(text, err)
 	}
 	return result(loadSkill(ctx, &t.skills[i]))
+}
+
+func parseSkill(raw json.RawMessage) (name, file string, err error) {
+	in := newInput(raw)
+	name, file = in.required("name", maxError), in.optional("file", "", maxPath)
+	return name, file, in.err()
 }
 
 // loadSkill returns the instructions of a skill and the list of its files.

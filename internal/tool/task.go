@@ -107,6 +107,12 @@ func (t taskTool) Spec() model.ToolSpec { return t.spec }
 // Effect: the orchestrator starts the child, and starts only one for each call.
 func (t taskTool) Effect() Effect { return EffectDelegated }
 
+// Check: see [Checked].
+func (t taskTool) Check(call Call) error {
+	_, err := t.parse(call.Input)
+	return err
+}
+
 func (t taskTool) Call(ctx context.Context, call Call) Outcome {
 	in, err := t.parse(call.Input)
 	if err != nil {

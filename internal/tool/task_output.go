@@ -37,6 +37,12 @@ func (taskOutputTool) Spec() model.ToolSpec {
 
 func (taskOutputTool) Effect() Effect { return EffectDelegated }
 
+// Check: see [Checked].
+func (taskOutputTool) Check(call Call) error {
+	_, err := parseTaskOutput(call.Input)
+	return err
+}
+
 func (taskOutputTool) Call(_ context.Context, call Call) Outcome {
 	wait, err := parseTaskOutput(call.Input)
 	if err != nil {

@@ -64,6 +64,12 @@ func (webFetchTool) Spec() model.ToolSpec {
 // Effect: by the rules of HTTP, GET changes nothing.
 func (webFetchTool) Effect() Effect { return EffectNone }
 
+// Check: see [Checked].
+func (webFetchTool) Check(call Call) error {
+	_, err := parseWebFetch(call.Input)
+	return err
+}
+
 func (t webFetchTool) Call(ctx context.Context, call Call) Outcome {
 	target, err := parseWebFetch(call.Input)
 	if err != nil {

@@ -33,6 +33,12 @@ func (writeTool) Spec() model.ToolSpec {
 
 func (writeTool) Effect() Effect { return EffectLasting }
 
+// Check: see [Checked].
+func (writeTool) Check(call Call) error {
+	_, err := parseWrite(call.Input)
+	return err
+}
+
 func (writeTool) Call(ctx context.Context, call Call) Outcome {
 	in, err := parseWrite(call.Input)
 	if err != nil {

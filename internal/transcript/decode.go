@@ -2,6 +2,7 @@ package transcript
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -51,7 +52,7 @@ func Decode(data []byte) (*History, error) {
 	}
 	b.close()
 	if len(b.messages) == 0 {
-		return nil, tree.ErrBadInput.With("the transcript has no message")
+		return nil, f.noMessage()
 	}
 	b.numberMessages()
 	return &History{Messages: b.messages, Notes: f.notes}, nil
@@ -75,6 +76,17 @@ type file struct {
 	byParent  map[string][]*record // by the uuid of the parent line
 	notes     []string
 	seenNotes map[string]bool // the notes already made
+	skipped   int             // the first line without a uuid; 0: none
+}
+
+// noMessage says what a transcript without a message should have.
+func (f *file) noMessage() error {
+	found := ""
+	if f.skipped > 0 {
+		found = fmt.Sprintf(": line %d has neither a type nor a uuid that make it one", f.skipped)
+	}
+	return tree.ErrBadInput.With("the transcript has no message%s; expected lines such as %s", found,
+		`{"type":"user","uuid":"1","message":{"role":"user","content":"Hello"}}`)
 }
 
 // note records, once per text, what was left out or inserted.
@@ -109,6 +121,7 @@ func (f *file) parse(data []byte) error {
 		}
 		switch {
 		case r.UUID == "":
+			f.skipped = cmp.Or(f.skipped, number)
 			continue // about the session or a file, not a message
 		case f.byID[r.UUID] != nil:
 			f.note("a line that repeats the uuid of another was left out")

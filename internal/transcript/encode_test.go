@@ -115,14 +115,15 @@ func TestOtherTranscripts(t *testing.T) {
 func TestWrongLines(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"":                                  "has no message",
-		"\n\n":                              "has no message",
-		`{"type":"summary"}`:                "has no message",
-		"{\"type\":\"progress\"}\nnot json": "line 2 of the transcript",
-		"[]":                                "line 1 of the transcript",
-		`{"type":"user","uuid":"a"}`:        "expected a message",
-		`{"type":"user","message":{}}`:      "expected a uuid",
-		`{"type":"user","uuid":7}`:          "line 1 of the transcript",
+		"":                                     "has no message",
+		"\n\n":                                 "has no message",
+		`{"type":"summary"}`:                   "has no message",
+		"\n" + `{"role":"user","content":"a"}`: `has no message: line 2 has neither a type nor a uuid that make it one; expected lines such as {"type":"user",`,
+		"{\"type\":\"progress\"}\nnot json":    "line 2 of the transcript",
+		"[]":                                   "line 1 of the transcript",
+		`{"type":"user","uuid":"a"}`:           "expected a message",
+		`{"type":"user","message":{}}`:         "expected a uuid",
+		`{"type":"user","uuid":7}`:             "line 1 of the transcript",
 		`{"type":"user","uuid":"a","message":{"content":7}}`:                      "expected content",
 		`{"type":"user","uuid":"a","timestamp":"noon","message":{"content":"x"}}`: "line 1 of the transcript",
 		`{"type":"user","uuid":"a","parentUuid":"a","message":{"content":"x"}}`:   "comes after itself",

@@ -96,6 +96,9 @@ func (d *decision) append(t *Task, m *Message) *Message {
 			event.Calls = append(event.Calls, OpenedCall{Block: i, Tool: use.Name})
 		}
 	}
+	if len(event.Calls) > 0 {
+		event.Activity = t.Activity
+	}
 	d.emit(t, event)
 	return m
 }

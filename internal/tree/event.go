@@ -45,6 +45,8 @@ type (
 		Usage   Usage
 		News    ChildRun
 		UpTo    int // of a summary
+		// Activity is the task's activity once the calls are opened; empty without calls.
+		Activity string
 	}
 	// CallResolved says that a call has its result.
 	CallResolved struct {

@@ -92,7 +92,7 @@ func (l Limits) checkPart(what, text string) error { return l.checkSize(what, le
 
 func (l Limits) checkSize(what string, size int) error {
 	if size > l.PartBytes {
-		return ErrTooLarge.With("%s has %d bytes, the bound of a message part is %d", what, size, l.PartBytes)
+		return ErrTooLarge.With("%s has %d bytes, at most %d are allowed", what, size, l.PartBytes)
 	}
 	return nil
 }
@@ -132,7 +132,11 @@ func (l Limits) checkBlocks(blocks []Block) error {
 		return ErrTooLarge.With("a message has %d parts, the bound is %d", len(blocks), MaxBlocks)
 	}
 	for i, b := range blocks {
-		if err := l.checkSize(fmt.Sprintf("block %d", i), textBytes(b)); err != nil {
+		what := "the message"
+		if len(blocks) > 1 {
+			what = fmt.Sprintf("part %d of the message", i)
+		}
+		if err := l.checkSize(what, textBytes(b)); err != nil {
 			return err
 		}
 	}

@@ -109,6 +109,9 @@ func (c AppendAnswer) decide(d *decision) (Answer, error) {
 		return nil, err
 	}
 	d.recordRequest(t, c.From)
+	for _, activity := range activities(c.Message.Blocks) {
+		t.addActivity(activity)
+	}
 	m := d.appendAnswer(t, c.Message)
 	for _, call := range opened {
 		d.view.touchCall(call)
@@ -117,9 +120,6 @@ func (c AppendAnswer) decide(d *decision) (Answer, error) {
 	t.OpenMessage, t.OpenCalls = m.Ordinal, len(opened)
 	t.RunTools += len(opened)
 	t.ToolUses += len(opened)
-	for _, activity := range activities(m.Blocks) {
-		t.addActivity(activity)
-	}
 	return Stored{Ordinal: m.Ordinal}, nil
 }
 

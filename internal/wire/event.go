@@ -72,7 +72,7 @@ func started(k tree.Started) *pb.TaskStarted {
 func messageAppended(k tree.MessageAppended) *pb.MessageAppended {
 	out := &pb.MessageAppended{
 		MessageId: id(k.Message), Ordinal: int32(k.Ordinal), Role: pb.Role(k.Role),
-		Usage: Usage(k.Usage), News: childRun(k.News), SumsUpTo: int32(k.UpTo),
+		Usage: Usage(k.Usage), News: childRun(k.News), SumsUpTo: int32(k.UpTo), Activity: k.Activity,
 	}
 	for _, c := range k.Calls {
 		out.Calls = append(out.Calls, &pb.OpenedCall{Block: int32(c.Block), Tool: c.Tool})

@@ -130,7 +130,7 @@ func (w *Worker) runAttempt(workCtx, ctx context.Context, c *conn, a *assignment
 	ctx = telemetry.WithTraceParent(ctx, a.GetTraceParent())
 	outcome := w.execute(workCtx, ctx, log, a, journal)
 	if outcome == loop.Lost {
-		log.InfoContext(ctx, "the attempt is lost")
+		log.InfoContext(ctx, "the attempt is over: its run was cancelled, or continues elsewhere")
 		if c.isCurrent(journal) && workCtx.Err() == nil {
 			// The orchestrator does not know yet; it notices when the stream ends.
 			c.loseAttempt()

@@ -123,7 +123,11 @@ func (m *Model) ask(ctx context.Context, req *model.Request, drop bool, emit fun
 			return nil, upstream.TransportError(ctx, err)
 		}
 	}
-	return nil, streamError(ctx, stream.Err())
+	err := streamError(ctx, stream.Err())
+	if refused, is := errors.AsType[*sdk.Error](stream.Err()); is && m.config.BaseURL != "" {
+		err = upstream.NameAddress(err, refused.Response)
+	}
+	return nil, err
 }
 
 // callerOptions returns the headers that identify the caller, for servers other than

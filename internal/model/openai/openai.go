@@ -134,7 +134,11 @@ func (m *Model) post(ctx context.Context, path string, params any, req *model.Re
 	var resp *http.Response
 	options := append(m.callerOptions(req), option.WithJSONSet("stream", true))
 	if err := m.client.Post(ctx, path, params, &resp, options...); err != nil {
-		return nil, requestError(ctx, resp, err)
+		err = requestError(ctx, resp, err)
+		if m.config.BaseURL != "" {
+			err = upstream.NameAddress(err, resp)
+		}
+		return nil, err
 	}
 	return ssestream.NewDecoder(resp), nil
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -147,6 +148,17 @@ func StatusError(status int, header http.Header, said string) *model.Error {
 		Kind: RefineKind(KindOfStatus(status), said), RetryAfter: retryAfter(header, time.Now()),
 		Err: fmt.Errorf("the provider answered %s: %s", statusText(status), said),
 	}
+}
+
+// NameAddress adds to the error of a 404 the URL that was asked, without credentials, because the
+// likely cause is a wrong base URL. It is for servers other than the vendor's own.
+func NameAddress(err error, resp *http.Response) error {
+	failed, known := errors.AsType[*model.Error](err)
+	if known && resp != nil && resp.StatusCode == http.StatusNotFound && resp.Request != nil {
+		asked := url.URL{Scheme: resp.Request.URL.Scheme, Host: resp.Request.URL.Host, Path: resp.Request.URL.Path}
+		failed.Err = fmt.Errorf("%w (asked at %s: is the base URL right?)", failed.Err, asked.String())
+	}
+	return err
 }
 
 // defined by Anthropic

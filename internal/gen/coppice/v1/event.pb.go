@@ -1892,6 +1892,9 @@ type MessageAppended struct {
 	Usage *Usage `protobuf:"bytes,5,opt,name=usage,proto3" json:"usage,omitempty"`
 	// The run of a background child, if the message reports its end.
 	News *ChildRun `protobuf:"bytes,6,opt,name=news,proto3" json:"news,omitempty"`
+	// What the run does now, as Task.activity. Set if the message opens calls. Earlier releases do not
+	// set it.
+	Activity string `protobuf:"bytes,7,opt,name=activity,proto3" json:"activity,omitempty"`
 	// Set if the message is a summary: models see it instead of all messages up to this ordinal.
 	SumsUpTo      int32 `protobuf:"varint,14,opt,name=sums_up_to,json=sumsUpTo,proto3" json:"sums_up_to,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1968,6 +1971,13 @@ func (x *MessageAppended) GetNews() *ChildRun {
 		return x.News
 	}
 	return nil
+}
+
+func (x *MessageAppended) GetActivity() string {
+	if x != nil {
+		return x.Activity
+	}
+	return ""
 }
 
 func (x *MessageAppended) GetSumsUpTo() int32 {
@@ -2831,7 +2841,7 @@ const file_coppice_v1_event_proto_rawDesc = "" +
 	"\x05block\x18\x02 \x01(\x05R\x05block\"C\n" +
 	"\x0eTaskDispatched\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x03R\x05epoch\x12\x1b\n" +
-	"\tworker_id\x18\x02 \x01(\tR\bworkerId\"\x8f\x02\n" +
+	"\tworker_id\x18\x02 \x01(\tR\bworkerId\"\xab\x02\n" +
 	"\x0fMessageAppended\x12\x1d\n" +
 	"\n" +
 	"message_id\x18\x01 \x01(\tR\tmessageId\x12\x18\n" +
@@ -2839,7 +2849,8 @@ const file_coppice_v1_event_proto_rawDesc = "" +
 	"\x04role\x18\x03 \x01(\x0e2\x10.coppice.v1.RoleR\x04role\x12,\n" +
 	"\x05calls\x18\x04 \x03(\v2\x16.coppice.v1.OpenedCallR\x05calls\x12'\n" +
 	"\x05usage\x18\x05 \x01(\v2\x11.coppice.v1.UsageR\x05usage\x12(\n" +
-	"\x04news\x18\x06 \x01(\v2\x14.coppice.v1.ChildRunR\x04news\x12\x1c\n" +
+	"\x04news\x18\x06 \x01(\v2\x14.coppice.v1.ChildRunR\x04news\x12\x1a\n" +
+	"\bactivity\x18\a \x01(\tR\bactivity\x12\x1c\n" +
 	"\n" +
 	"sums_up_to\x18\x0e \x01(\x05R\bsumsUpTo\"6\n" +
 	"\n" +

@@ -81,6 +81,8 @@ type TaskServiceClient interface {
 	//
 	//   - NOT_FOUND: the session or the task does not exist.
 	//   - INVALID_ARGUMENT: the timeout is out of its bounds.
+	//   - FAILED_PRECONDITION (THE_SESSION_IS_CLOSED): the session was closed before the task had a
+	//     run, so there is no end to wait for.
 	WaitTask(ctx context.Context, in *WaitTaskRequest, opts ...grpc.CallOption) (*WaitTaskResponse, error)
 	// CancelTask ends the current run of a task, and the runs of all tasks below it. Model calls and
 	// tools in progress are aborted, and queued tasks are never started. The parent's call is closed
@@ -323,6 +325,8 @@ type TaskServiceServer interface {
 	//
 	//   - NOT_FOUND: the session or the task does not exist.
 	//   - INVALID_ARGUMENT: the timeout is out of its bounds.
+	//   - FAILED_PRECONDITION (THE_SESSION_IS_CLOSED): the session was closed before the task had a
+	//     run, so there is no end to wait for.
 	WaitTask(context.Context, *WaitTaskRequest) (*WaitTaskResponse, error)
 	// CancelTask ends the current run of a task, and the runs of all tasks below it. Model calls and
 	// tools in progress are aborted, and queued tasks are never started. The parent's call is closed
