@@ -94,7 +94,7 @@ func candidates(line string) iter.Seq[candidate] {
 		if !yield(candidate{text: strings.TrimSpace(line)}) || !yieldParts(line, yield) {
 			return
 		}
-		if redirections.MatchString(line) {
+		if strings.ContainsAny(line, "<>") {
 			yieldParts(redirections.ReplaceAllString(line, "$1"), yield)
 		}
 	}
