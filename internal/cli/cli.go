@@ -69,7 +69,7 @@ type commands struct {
 	Approvals  approvalsCommand  `cmd:"" group:"Steer them" help:"List tool calls that wait for approval."`
 	Approve    approveCommand    `cmd:"" group:"Steer them" help:"Allow a tool call that waits for approval."`
 	Deny       denyCommand       `cmd:"" group:"Steer them" help:"Deny a tool call that waits for approval."`
-	Budget     budgetCommand     `cmd:"" group:"Steer them" help:"Show the usage and the budget of a session, or change the budget."`
+	Budget     budgetCommand     `cmd:"" group:"Steer them" help:"Show the usage and the budget of a session, or change the budget. With a larger one, a root whose news waits for it continues at once."`
 
 	Branch branchCommand `cmd:"" group:"Keep conversations" help:"Continue from a message of a task in a new branch."`
 	Select selectCommand `cmd:"" group:"Keep conversations" help:"Choose the branch that messages go to."`

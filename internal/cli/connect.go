@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"strings"
+	"sync/atomic"
 
 	"google.golang.org/genproto/googleapis/rpc/code"
 	"google.golang.org/grpc"
@@ -35,6 +36,8 @@ type client struct {
 	admin    pb.AdminServiceClient
 
 	approvals pb.ApprovalServiceClient
+
+	mayNotList atomic.Bool // listing workers was refused
 }
 
 func newClient(conn grpc.ClientConnInterface) *client {

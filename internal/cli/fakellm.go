@@ -53,9 +53,13 @@ func (f *fakeLLMCommand) Run(ctx context.Context, a *app) error {
 	if a.json {
 		return nil
 	}
-	n := fake.Counts()
-	fmt.Fprintf(a.Stdout, "%d requests received, %d answered completely, %d rate limited\n", n.Accepted, n.Completed, n.Limited)
+	fmt.Fprintln(a.Stdout, countsText(fake.Counts()))
 	return nil
+}
+
+// countsText says how many requests there were, and what became of them.
+func countsText(n fakellm.Counts) string {
+	return fmt.Sprintf("%d requests received, %d answered completely, %d rate limited", n.Accepted+n.Limited, n.Completed, n.Limited)
 }
 
 // greet says where it serves.

@@ -4,6 +4,9 @@ import (
 	"context"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 )
 
@@ -42,16 +45,23 @@ func (f *forest) queued() (all []*node) {
 	return all
 }
 
+// notTaken is the general reason why a run is queued.
+const notTaken = "no worker has taken it yet"
+
 // whyQueued says why no worker takes a run. Clients that may not list workers get a general
-// answer.
+// answer, and do not ask again, because orchestrators log each refusal.
 func (c *client) whyQueued(ctx context.Context) string {
+	if c.mayNotList.Load() {
+		return notTaken
+	}
 	listed, err := c.admin.ListWorkers(ctx, &pb.ListWorkersRequest{})
 	if err != nil {
-		return "no worker has taken it yet"
+		c.mayNotList.Store(status.Code(err) == codes.PermissionDenied)
+		return notTaken
 	}
 	stats, err := c.admin.GetStats(ctx, &pb.GetStatsRequest{})
 	if err != nil {
-		return "no worker has taken it yet"
+		return notTaken
 	}
 	there, slots, running, elsewhere := 0, 0, 0, 0
 	for _, w := range listed.GetWorkers() {
@@ -67,7 +77,7 @@ func (c *client) whyQueued(ctx context.Context) string {
 		// Background commands count as running but take no slot, so this is not certain.
 		return "it seems that all slots of " + plural(int64(there), "worker") + " are in use"
 	case there > 0:
-		return "no worker has taken it yet"
+		return notTaken
 	case draining > 0:
 		return "all connected workers are draining"
 	case elsewhere > 0:

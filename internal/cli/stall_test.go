@@ -142,3 +142,32 @@ func TestWorkersAndTheirWork(t *testing.T) {
 		t.Errorf("printed\n%s\nwant\n%s", out.String(), want)
 	}
 }
+
+// counting answers as a listing does, and counts how often it is asked.
+type counting struct {
+	listing
+	asked *int
+}
+
+func (c counting) ListWorkers(ctx context.Context, req *pb.ListWorkersRequest, options ...grpc.CallOption) (*pb.ListWorkersResponse, error) {
+	*c.asked++
+	return c.listing.ListWorkers(ctx, req, options...)
+}
+
+// TestWhoMayNotListWorkersAsksOnce: an orchestrator logs each call that it refuses. Other failures
+// may pass.
+func TestWhoMayNotListWorkersAsksOnce(t *testing.T) {
+	t.Parallel()
+	for code, want := range map[codes.Code]int{codes.PermissionDenied: 1, codes.Unavailable: 3} {
+		asked := 0
+		c := &client{admin: counting{listing{err: status.Error(code, "")}, &asked}}
+		for range 3 {
+			if got := c.whyQueued(t.Context()); got != notTaken {
+				t.Errorf("%s: said %q", code, got)
+			}
+		}
+		if asked != want {
+			t.Errorf("%s: asked %d times, want %d", code, asked, want)
+		}
+	}
+}

@@ -340,7 +340,7 @@ func completeFromEnviron(flags *pflag.FlagSet) (err error) {
 			typed[v.xor] = true
 		}
 	})
-	chosen := map[string]string{} // by xor group: the flag that is set
+	chosen := map[string]string{} // by xor group: what sets a flag
 	fail := func(format string, args ...any) {
 		if err == nil {
 			err = fmt.Errorf(format, args...)
@@ -362,9 +362,9 @@ func completeFromEnviron(flags *pflag.FlagSet) (err error) {
 		}
 		if v.xor != "" && flag.Changed {
 			if chosen[v.xor] != "" {
-				fail("--%s and --%s can't be used together", chosen[v.xor], flag.Name)
+				fail("%s and %s can't be used together", chosen[v.xor], v.source(flag.Name))
 			}
-			chosen[v.xor] = flag.Name
+			chosen[v.xor] = v.source(flag.Name)
 		}
 	})
 	return err

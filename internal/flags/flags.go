@@ -211,6 +211,14 @@ type flagValue struct {
 	texts       []string // the texts that it was set to, in order
 }
 
+// source returns what sets the flag of this name: the variable, or the flag itself.
+func (v *flagValue) source(name string) string {
+	if v.fromEnv {
+		return "$" + v.env
+	}
+	return "--" + name
+}
+
 func (v *flagValue) Type() string {
 	if v.placeholder != "" {
 		return v.placeholder

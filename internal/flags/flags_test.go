@@ -204,7 +204,7 @@ func TestOneOfSeveral(t *testing.T) {
 		"typed, another in the environment": {[]string{"FOREST_SUN"}, "-s", true, false, ""},
 		"typed, both in the environment":    {[]string{"FOREST_SHADE", "FOREST_SUN"}, "--sun", false, true, ""},
 		"in the environment":                {[]string{"FOREST_SUN"}, "", false, true, ""},
-		"both in the environment":           {[]string{"FOREST_SHADE", "FOREST_SUN"}, "", true, true, "--shade and --sun can't be used together"},
+		"both in the environment":           {[]string{"FOREST_SHADE", "FOREST_SUN"}, "", true, true, "$FOREST_SHADE and $FOREST_SUN can't be used together"},
 		"both typed":                        {nil, "-s --sun", true, true, "--shade and --sun can't be used together"},
 		"one of them empty":                 {[]string{"FOREST_SHADE=", "FOREST_SUN"}, "", false, true, ""},
 	} {

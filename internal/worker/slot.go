@@ -129,9 +129,13 @@ func (w *Worker) runAttempt(workCtx, ctx context.Context, c *conn, a *assignment
 	defer w.busy.Add(-1)
 	ctx = telemetry.WithTraceParent(ctx, a.GetTraceParent())
 	outcome := w.execute(workCtx, ctx, log, a, journal)
-	if outcome == loop.Lost {
+	switch {
+	case outcome != loop.Lost:
+	case workCtx.Err() != nil:
+		log.InfoContext(ctx, "the worker stops and gives the run back")
+	default:
 		log.InfoContext(ctx, "the attempt is over: its run was cancelled, or continues elsewhere")
-		if c.isCurrent(journal) && workCtx.Err() == nil {
+		if c.isCurrent(journal) {
 			// The orchestrator does not know yet; it notices when the stream ends.
 			c.loseAttempt()
 			c.cancelStream()

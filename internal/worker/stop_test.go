@@ -3,7 +3,9 @@ package worker
 import (
 	"context"
 	"io"
+	"log/slog"
 	"net"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/coppice-run/coppice/internal/dispatch"
+	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 	"github.com/coppice-run/coppice/internal/model"
 	"github.com/coppice-run/coppice/internal/workspace"
 )
@@ -69,3 +72,26 @@ func dialFrozen(context.Context, string, string) (net.Conn, error) {
 type halfway struct{ net.Conn }
 
 func (halfway) CloseWrite() error { return nil }
+
+// TestWhatEndsAnAttemptIsLogged: a run that a worker gives back because it stops is no lost one.
+func TestWhatEndsAnAttemptIsLogged(t *testing.T) {
+	t.Parallel()
+	places, err := workspace.New(workspace.Config{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	for want, workCtx := range map[string]context.Context{"the worker stops and gives the run back": ended, "the attempt is lost": t.Context()} {
+		var said strings.Builder
+		w := &Worker{Config: Config{Now: time.Now, Places: places, Logger: slog.New(slog.NewTextHandler(&said, nil))}}
+		c := w.newConn()
+		c.beginAttempt(&pb.Claim{SessionId: "s", TaskId: "t", Epoch: 1, WorkerId: "w"}, nil, nil)
+		j := newJournal(c)
+		c.loseAttempt()
+		w.runAttempt(workCtx, ended, c, &assignment{Assignment: &pb.Assignment{Task: &pb.Task{SessionId: "s", Id: "t"}}}, j)
+		if !strings.Contains(said.String(), want) || strings.Count(said.String(), "\n") != 1 {
+			t.Errorf("said %q, want %q", said.String(), want)
+		}
+	}
+}
