@@ -112,6 +112,17 @@ func (c canvas) line(r row, label string, left int) string {
 	return strings.TrimRight(s+"  "+c.note(r.node, room), " ")
 }
 
+// deniedText names the last denied call of a task; empty if there is none.
+func (n *node) deniedText() string {
+	switch n.denied {
+	case 0:
+		return ""
+	case 1:
+		return "denied: " + n.lastDenied
+	}
+	return fmt.Sprintf("denied: %s and %d more", n.lastDenied, n.denied-1)
+}
+
 // cut shortens a text to a number of cells, if the canvas is bounded.
 func (c canvas) cut(s string, most int) string {
 	if c.width == 0 {
@@ -190,6 +201,8 @@ func (c canvas) note(n *node, room int) string {
 	switch n.state {
 	case pb.TaskState_TASK_STATE_FAILED, pb.TaskState_TASK_STATE_CANCELLED:
 		return c.theme.bad.Render(c.cut(reasonText(n.reason, n.detail), room))
+	case pb.TaskState_TASK_STATE_COMPLETED:
+		text = n.deniedText()
 	case pb.TaskState_TASK_STATE_WAITING:
 		text = c.waitText(n)
 	case pb.TaskState_TASK_STATE_NEW:

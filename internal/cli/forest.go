@@ -49,7 +49,8 @@ type node struct {
 	end           time.Time
 
 	tools, pastTools int64
-	denied           int64 // of the tool calls, as far as events say
+	denied           int64  // of the tool calls, as far as events say
+	lastDenied       string // the last of them
 	spent, pastSpent tokenUsage
 }
 
@@ -165,7 +166,8 @@ func (n *node) closeCall(c *pb.CallClosed) {
 	}
 	if d := c.GetDenial(); d != nil {
 		n.denied++
-		n.activity = "denied: " + deniedCall(d, maxDeniedArgument)
+		n.lastDenied = deniedCall(d, maxDeniedArgument)
+		n.activity = "denied: " + n.lastDenied
 	}
 }
 
