@@ -230,7 +230,7 @@ func noDatabase(stream pb.SessionService_CreateSessionsServer) error {
 func TestABatchIsRefusedWhole(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string]string{
-		`{"agent":`:            "line 2: it is not a CreateSessionRequest: syntax error (column ",
+		`{"agent":`:            "line 2: it is not a CreateSessionRequest: unexpected EOF",
 		`{"colour": "red"}`:    `line 2: it is not a CreateSessionRequest: (column 2): unknown field "colour"`,
 		`{"agent": "explore"}`: "line 2: it has no message",
 		"\xff":                 "line 2: it is not UTF-8",

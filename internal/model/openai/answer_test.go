@@ -21,13 +21,13 @@ type server struct {
 	err    error // after the body, instead of its end
 }
 
-func (s server) RoundTrip(*http.Request) (*http.Response, error) {
+func (s server) RoundTrip(req *http.Request) (*http.Response, error) {
 	body := io.Reader(strings.NewReader(s.body))
 	if s.err != nil {
 		body = io.MultiReader(body, iotest.ErrReader(s.err))
 	}
 	return &http.Response{
-		StatusCode: s.status, Body: io.NopCloser(body),
+		StatusCode: s.status, Body: io.NopCloser(body), Request: req,
 		Header: http.Header{"Content-Type": {"text/event-stream"}, "Retry-After": {"7"}},
 	}, nil
 }
@@ -228,7 +228,7 @@ func TestRefusals(t *testing.T) {
 		"a detail":            {said(422, `{"detail":[{"msg":"field required"}]}`), model.ErrorInvalid, "field required"},
 		"a message":           {said(400, `{"object":"error","message":"too long","code":400}`), model.ErrorInvalid, "too long"},
 		"a list":              {said(400, `[{"error":{"code":400,"message":"too long"}}]`), model.ErrorInvalid, "too long"},
-		"plain text":          {said(404, "404 page not found\n"), model.ErrorInvalid, "404 Not Found: 404 page not found"},
+		"plain text":          {said(404, "404 page not found\n"), model.ErrorInvalid, "404 Not Found: 404 page not found (asked at http://h/v1/chat/completions: is the base URL right?)"},
 		"a page":              {said(502, "<html>bad gateway</html>"), model.ErrorOverloaded, "<html>bad gateway"},
 		"nothing":             {said(503, ""), model.ErrorOverloaded, "503 Service Unavailable"},
 		"a cut body":          {server{401, `{"error":`, io.ErrUnexpectedEOF}, model.ErrorAuth, ": unexpected EOF"},
