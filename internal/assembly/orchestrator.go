@@ -206,7 +206,7 @@ func (o Orchestrator) serve(ctx context.Context, db *store.Store, svc *orchestra
 	g, running := errgroup.WithContext(ctx)
 	g.Go(func() error { return svc.Run(running) })
 	g.Go(func() error {
-		watchRedisAtStart(running, o.Redis, o.Logger)
+		watchRedis(running, o.Redis, o.Logger)
 		return nil
 	})
 	for _, l := range o.Listeners {

@@ -11,29 +11,30 @@ import (
 // How long a ping may take, and the interval between pings.
 const (
 	redisPingTimeout  = 3 * time.Second
-	redisPingInterval = time.Second
+	redisPingInterval = 2 * time.Second
 )
 
-// watchRedisAtStart logs if Redis cannot be reached at the start, and again when it can be
-// reached. Nothing waits for Redis: without it nothing is lost, but with several replicas workers
-// hear of work late.
-func watchRedisAtStart(ctx context.Context, client *redis.Client, log *slog.Logger) {
-	err := pingRedis(ctx, client)
-	if err == nil || ctx.Err() != nil {
-		return
-	}
+// watchRedis logs each time that Redis cannot be reached any more, also at the start, and when it
+// can be reached again, until ctx ends. Nothing waits for Redis: without it nothing is lost, but
+// with several replicas workers hear of work late.
+func watchRedis(ctx context.Context, client *redis.Client, log *slog.Logger) {
 	log = log.With("redis", client.Options().Addr)
-	log.WarnContext(ctx, "Redis can't be reached; nothing is lost, but several orchestrators may not hand out work until it is back", "error", err)
 	tick := time.NewTicker(redisPingInterval)
 	defer tick.Stop()
-	for {
+	for reached := true; ; {
+		err := pingRedis(ctx, client)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case reached && err != nil:
+			log.WarnContext(ctx, "Redis can't be reached; nothing is lost, but several orchestrators may not hand out work until it is back", "error", err)
+		case !reached && err == nil:
+			log.InfoContext(ctx, "Redis can be reached again")
+		}
+		reached = err == nil
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return
-		}
-		if pingRedis(ctx, client) == nil {
-			log.InfoContext(ctx, "Redis can be reached again")
 			return
 		}
 	}
