@@ -82,7 +82,7 @@ func TestWhatEndsAnAttemptIsLogged(t *testing.T) {
 	}
 	ended, end := context.WithCancel(t.Context())
 	end()
-	for want, workCtx := range map[string]context.Context{"the worker stops and gives the run back": ended, "the attempt is lost": t.Context()} {
+	for want, workCtx := range map[string]context.Context{"the worker stops and gives the run back": ended, "the attempt is over: its run was cancelled, or continues elsewhere": t.Context()} {
 		var said strings.Builder
 		w := &Worker{Config: Config{Now: time.Now, Places: places, Logger: slog.New(slog.NewTextHandler(&said, nil))}}
 		c := w.newConn()
