@@ -93,7 +93,7 @@ func TestNothingThatIsTypedIsIgnoredHere(t *testing.T) {
 			value = ""
 		}
 		var said strings.Builder
-		code := Main(t.Context(), Process{Args: []string{"run", "--orchestrator=", "--" + name + value, "hello"}, Stdout: io.Discard, Stderr: &said})
+		code := Main(t.Context(), Process{Args: []string{"run", "--" + name + value, "hello"}, Stdout: io.Discard, Stderr: &said})
 		want := fmt.Sprintf("coppice: --%s is for a run at an orchestrator; set --orchestrator to use one\n", name)
 		if code != exitUsage || said.String() != want {
 			t.Errorf("--%s: exit code %d: %s", name, code, &said)
