@@ -374,7 +374,7 @@ func TestWrongDefinitionsAreRefused(t *testing.T) {
 		}
 	}
 	session := c.create("go").GetId()
-	for agent, want := range map[string]codes.Code{"poet": codes.NotFound, "": codes.NotFound} {
+	for agent, want := range map[string]codes.Code{"poet": codes.NotFound, "": codes.InvalidArgument} {
 		if _, err := c.SpawnTask(c.ctx(), &pb.SpawnTaskRequest{SessionId: session, Agent: agent, Prompt: "x"}); status.Code(err) != want {
 			t.Errorf("spawning %q: %v", agent, err)
 		}
