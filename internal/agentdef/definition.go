@@ -79,7 +79,7 @@ type Definition struct {
 	// versions.
 	Version string
 
-	unfit error // what a new definition must not contain, though a stored one may
+	unfit string // what a new definition must not contain, though a stored one may
 }
 
 // Mode says which places in a tree an agent may have.

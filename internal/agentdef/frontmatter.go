@@ -18,7 +18,7 @@ type frontMatter struct {
 	source string
 	values map[string]ast.Node
 	err    error
-	unfit  error // see Definition
+	unfit  string // see Definition
 }
 
 // keys returns the keys of a definition.

@@ -2,6 +2,7 @@ package agentdef
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"path"
 	"regexp"
@@ -85,8 +86,8 @@ func Parse(source string, data []byte) (*Definition, error) {
 // text cannot be parsed again: its strings are quoted and may be longer, and a plugin name may be
 // added.
 func (d *Definition) Fits() error {
-	if d.unfit != nil {
-		return d.unfit
+	if d.unfit != "" {
+		return errors.New(d.unfit)
 	}
 	most := maxFront
 	if !d.OfPlugin() {

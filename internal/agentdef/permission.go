@@ -66,8 +66,8 @@ func (f *frontMatter) rules(key string) []policy.Rule {
 	}
 	items, _ := f.values[key].(*ast.SequenceNode)
 	for i, r := range rules {
-		if err := r.Check(); err != nil && f.unfit == nil {
-			f.unfit = problemAt(f.source, lineAt(items.Values[i]), "%s: %v", key, err)
+		if err := r.Check(); err != nil && f.unfit == "" {
+			f.unfit = problemAt(f.source, lineAt(items.Values[i]), "%s: %v", key, err).Error()
 		}
 	}
 	return rules

@@ -21,10 +21,8 @@ func listOf(t *testing.T, s *Server, page func(n int) *sdk.ListToolsResult) (l *
 	l = &toolList{server: s}
 	params := &sdk.ListToolsParams{}
 	list := listPages(func(context.Context, string, sdk.Request) (sdk.Result, error) {
-		if want := ""; pages > 0 {
-			if want = fmt.Sprint("cursor ", pages); params.Cursor != want {
-				t.Errorf("page %d is requested with %q", pages, params.Cursor)
-			}
+		if pages > 0 && params.Cursor != fmt.Sprint("cursor ", pages) {
+			t.Errorf("page %d is requested with %q", pages, params.Cursor)
 		}
 		result := page(pages)
 		pages++
