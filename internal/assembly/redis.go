@@ -16,7 +16,7 @@ const (
 
 // watchRedis logs each time that Redis cannot be reached any more, also at the start, and when it
 // can be reached again, until ctx ends. Nothing waits for Redis: without it nothing is lost, but
-// with several replicas workers hear of work late.
+// workers hear of work late.
 func watchRedis(ctx context.Context, client *redis.Client, log *slog.Logger) {
 	log = log.With("redis", client.Options().Addr)
 	tick := time.NewTicker(redisPingInterval)
@@ -27,7 +27,7 @@ func watchRedis(ctx context.Context, client *redis.Client, log *slog.Logger) {
 		case ctx.Err() != nil:
 			return
 		case reached && err != nil:
-			log.WarnContext(ctx, "Redis can't be reached; nothing is lost, but several orchestrators may not hand out work until it is back", "error", err)
+			log.WarnContext(ctx, "Redis can't be reached; nothing is lost, and work continues more slowly until it is back", "error", err)
 		case !reached && err == nil:
 			log.InfoContext(ctx, "Redis can be reached again")
 		}

@@ -66,7 +66,7 @@ type Service struct {
 	totalSlots   atomic.Int64   // of all workers, as of the last heartbeat
 	hasOthers    atomic.Bool    // other replicas are alive, as of the last heartbeat
 	redisAway    atomic.Bool    // the dispatch stream can't be read, as of the last check
-	contact      contact
+	contact      contact        // with the database
 	claimRate    rateCounter
 	sweepState   sweepState
 	agents       *agentCache

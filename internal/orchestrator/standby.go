@@ -16,8 +16,8 @@ import (
 
 // standby holds the slots that wait for a run without reading hints: the commit that makes a run
 // ready claims it for one of them. Slots stand by only while this replica is the only one, or while
-// Redis is away, because runs that another replica makes ready could not reach them. It implements [store.Standby]. A slot
-// is either in waiting or with a committer.
+// Redis is away, because runs that another replica makes ready could not reach them. It implements
+// [store.Standby]. A slot is either in waiting or with a committer.
 type standby struct {
 	slots *slotCounter
 

@@ -108,7 +108,7 @@ func (s *Service) recoverLostAttempts(ctx context.Context) error {
 		return err
 	}
 	if !s.Store.Exclusive() && s.contact.lasted(s.Now()) < s.replicaTimeout() {
-		lost = nil // the database may have been away for the other replicas too
+		lost = nil // the database may have been away for the other replicas too, until this query
 	}
 	// Attempts of this replica are not lost, however late its heartbeats are.
 	lost = slices.DeleteFunc(lost, func(a store.Attempt) bool { return a.Replica == s.Replica })

@@ -93,8 +93,8 @@ type Checked interface {
 	Check(call Call) error
 }
 
-// Check returns the result of a call whose input does not fit its tool; ok is false if it fits, or
-// if only the call can tell.
+// Check returns the result of a call whose input does not fit its tool; refused is false if it fits,
+// or if only the call can tell.
 func Check(t Tool, call Call) (_ Done, refused bool) {
 	c, ok := t.(Checked)
 	if !ok {
