@@ -33,7 +33,8 @@ var allowed = map[string][]string{
 	"internal/alive":          {},
 	"internal/route":          {},
 	"internal/flags":          {},
-	"internal/auth":           {},
+	"internal/rawconn":        {},
+	"internal/auth":           {"internal/rawconn"},
 	"internal/auth/authtest":  {},
 	"internal/callback":       {"internal/outbound"},
 	"internal/agentdef":       {"internal/hook", "internal/policy", "internal/tree"},
@@ -68,7 +69,7 @@ var allowed = map[string][]string{
 	"internal/wire":          {"internal/gen/coppice/v1", "internal/policy", "internal/tree"},
 	"internal/dispatch":      {"internal/tree"},
 	"internal/store": {
-		"internal/gen/coppice/v1", "internal/redact", "internal/transcript", "internal/tree", "internal/wire",
+		"internal/gen/coppice/v1", "internal/rawconn", "internal/redact", "internal/transcript", "internal/tree", "internal/wire",
 	},
 	"internal/store/storetest": {
 		"internal/gen/coppice/v1", "internal/policy", "internal/store", "internal/tree", "internal/wire",
@@ -87,7 +88,7 @@ var allowed = map[string][]string{
 	},
 	"internal/assembly": {
 		"internal/agentdef", "internal/alive", "internal/api", "internal/auth", "internal/callback", "internal/dispatch", "internal/flags", "internal/gen/coppice/v1", "internal/hook", "internal/mcp", "internal/model",
-		"internal/loop", "internal/model/ratelimit", "internal/model/price", "internal/orchestrator", "internal/outbound", "internal/redact", "internal/route", "internal/sandbox", "internal/store", "internal/tool",
+		"internal/loop", "internal/model/ratelimit", "internal/model/price", "internal/orchestrator", "internal/outbound", "internal/rawconn", "internal/redact", "internal/route", "internal/sandbox", "internal/store", "internal/tool",
 		"internal/telemetry", "internal/tree", "internal/worker", "internal/workspace",
 	},
 	"internal/drill": {"internal/dispatch", "internal/gen/coppice/v1", "internal/wire"},

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/resolver/manual"
 
 	"github.com/coppice-run/coppice/internal/api"
+	"github.com/coppice-run/coppice/internal/rawconn"
 	"github.com/coppice-run/coppice/internal/route"
 )
 
@@ -36,7 +37,7 @@ const maxResponseBytes = 64 << 20
 // no token.
 func Connect(target string, more ...grpc.DialOption) (*grpc.ClientConn, error) {
 	options := append([]grpc.DialOption{
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithTransportCredentials(rawconn.Credentials(insecure.NewCredentials())),
 		grpc.WithDefaultServiceConfig(`{"loadBalancingConfig":[{"` + route.Policy + `":{}}]}`),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxResponseBytes)),
 		grpc.WithStaticStreamWindowSize(api.StreamWindow), grpc.WithStaticConnWindowSize(api.ConnWindow),

@@ -48,8 +48,9 @@ func (d *deployment) allJSON() {
 	}
 }
 
-// TestRedisIsMissedAtTheStart starts an orchestrator before its Redis.
-func TestRedisIsMissedAtTheStart(t *testing.T) {
+// TestEachOutageOfRedisIsLogged once, when it begins and when it is over. The first one is over
+// after the orchestrator has started.
+func TestEachOutageOfRedisIsLogged(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, `steps: [{text: done}]`)
 	d.redis.Kill()
@@ -57,11 +58,22 @@ func TestRedisIsMissedAtTheStart(t *testing.T) {
 	d.startOrchestrator(0)
 	d.logged("INFO", "serving")
 	d.logged("WARN", "the Redis client reports a failure")
-	if line := d.logged("WARN", "Redis can't be reached"); !strings.Contains(line, d.redis.Addr()) {
+	const redisAway = "Redis can't be reached; nothing is lost, and work continues more slowly until it is back"
+	if line := d.logged("WARN", redisAway); !strings.Contains(line, d.redis.Addr()) {
 		t.Errorf("it does not say where: %s", line)
 	}
+	const back = "Redis can be reached again"
+	for i := range 2 {
+		d.redis.Restart()
+		until(t, "the end of an outage is logged", func() bool { return d.times(back) == i+1 })
+		d.redis.Kill()
+		until(t, "the begin of an outage is logged", func() bool { return d.times(redisAway) == i+2 })
+	}
 	d.redis.Restart()
-	d.logged("INFO", "Redis can be reached again")
+	until(t, "the end of the last outage is logged", func() bool { return d.times(back) == 3 })
+	if n := d.times(redisAway); n != 3 {
+		t.Errorf("the begins of three outages are logged %d times", n)
+	}
 	d.allJSON()
 	if strings.Contains(d.logs.String(), "the-password-of-redis") {
 		t.Error("the password is logged")

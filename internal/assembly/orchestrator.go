@@ -10,13 +10,11 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
 	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/maintnotifications"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/coppice-run/coppice/internal/agentdef"
@@ -205,10 +203,6 @@ func (o Orchestrator) serve(ctx context.Context, db *store.Store, svc *orchestra
 	defer serveHealth(ctx, o.Health, server.Health, o.Logger)()
 	g, running := errgroup.WithContext(ctx)
 	g.Go(func() error { return svc.Run(running) })
-	g.Go(func() error {
-		watchRedis(running, o.Redis, o.Logger)
-		return nil
-	})
 	for _, l := range o.Listeners {
 		g.Go(func() error { return server.Serve(l) })
 	}
@@ -234,28 +228,4 @@ func processName() string {
 		host = "unknown"
 	}
 	return fmt.Sprintf("%s-%d-%s", host, os.Getpid(), uuid.NewString()[:8])
-}
-
-// Timeouts that keep an unreachable Redis from blocking anything for long.
-const (
-	redisDialTimeout  = 2 * time.Second
-	redisWriteTimeout = 2 * time.Second
-)
-
-// ErrRedisURL contains neither the URL nor the parser's message: any part of them may be a
-// password that is written wrongly.
-var ErrRedisURL = errors.New("the Redis URL is not valid: expected a URL like redis://user:password@host:6379/0, or rediss://, or unix://user:password@/path; in a user or a password / is written as %2F, # as %23, ? as %3F, @ as %40, : as %3A, % as %25")
-
-// OpenRedis creates a client for a Redis URL. It does not connect yet.
-func OpenRedis(url string) (*redis.Client, error) {
-	options, err := redis.ParseURL(url)
-	if err != nil || strings.Contains(url, "#") {
-		return nil, ErrRedisURL
-	}
-	options.DialTimeout, options.WriteTimeout = redisDialTimeout, redisWriteTimeout
-	options.ContextTimeoutEnabled = true
-	// Identifying the client would need Redis permissions that workers do not need otherwise.
-	options.DisableIdentity = true
-	options.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
-	return redis.NewClient(options), nil
 }

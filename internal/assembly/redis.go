@@ -1,47 +1,34 @@
 package assembly
 
 import (
-	"context"
-	"log/slog"
+	"errors"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// How long a ping may take, and the interval between pings.
+// Timeouts that keep an unreachable Redis from blocking anything for long.
 const (
-	redisPingTimeout  = 3 * time.Second
-	redisPingInterval = 2 * time.Second
+	redisDialTimeout  = 2 * time.Second
+	redisWriteTimeout = 2 * time.Second
 )
 
-// watchRedis logs each time that Redis cannot be reached any more, also at the start, and when it
-// can be reached again, until ctx ends. Nothing waits for Redis: without it nothing is lost, but
-// workers hear of work late.
-func watchRedis(ctx context.Context, client *redis.Client, log *slog.Logger) {
-	log = log.With("redis", client.Options().Addr)
-	tick := time.NewTicker(redisPingInterval)
-	defer tick.Stop()
-	for reached := true; ; {
-		err := pingRedis(ctx, client)
-		switch {
-		case ctx.Err() != nil:
-			return
-		case reached && err != nil:
-			log.WarnContext(ctx, "Redis can't be reached; nothing is lost, and work continues more slowly until it is back", "error", err)
-		case !reached && err == nil:
-			log.InfoContext(ctx, "Redis can be reached again")
-		}
-		reached = err == nil
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return
-		}
-	}
-}
+// ErrRedisURL contains neither the URL nor the parser's message: any part of them may be a
+// password that is written wrongly.
+var ErrRedisURL = errors.New("the Redis URL is not valid: expected a URL like redis://user:password@host:6379/0, or rediss://, or unix://user:password@/path; in a user or a password / is written as %2F, # as %23, ? as %3F, @ as %40, : as %3A, % as %25")
 
-func pingRedis(ctx context.Context, client *redis.Client) error {
-	ctx, cancel := context.WithTimeout(ctx, redisPingTimeout)
-	defer cancel()
-	return client.Ping(ctx).Err()
+// OpenRedis creates a client for a Redis URL. It does not connect yet.
+func OpenRedis(url string) (*redis.Client, error) {
+	options, err := redis.ParseURL(url)
+	if err != nil || strings.Contains(url, "#") {
+		return nil, ErrRedisURL
+	}
+	options.DialTimeout, options.WriteTimeout = redisDialTimeout, redisWriteTimeout
+	options.ContextTimeoutEnabled = true
+	// Identifying the client would need Redis permissions that workers do not need otherwise.
+	options.DisableIdentity = true
+	options.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	return redis.NewClient(options), nil
 }

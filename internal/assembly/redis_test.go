@@ -1,12 +1,8 @@
 package assembly
 
 import (
-	"context"
-	"log/slog"
 	"strings"
 	"testing"
-
-	"github.com/coppice-run/coppice/internal/redistest"
 )
 
 // TestAWrongRedisURLIsNotShown, not even a piece of it: it may be one of the password.
@@ -36,47 +32,4 @@ func TestAWrongRedisURLIsNotShown(t *testing.T) {
 			t.Error(err)
 		}
 	}
-}
-
-// TestEachOutageOfRedisIsLogged, when it begins and when it is over, also after the start.
-func TestEachOutageOfRedisIsLogged(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t)
-	client, err := OpenRedis("redis://" + server.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
-	lines := make(chan string, 100)
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		watchRedis(ctx, client, slog.New(slog.NewTextHandler(lineWriter(lines), nil)))
-	}()
-	for range 2 {
-		server.Kill()
-		if line := <-lines; !strings.Contains(line, "level=WARN msg=\"Redis can't be reached;") {
-			t.Errorf("the begin of an outage is logged as %s", line)
-		}
-		server.Restart()
-		if line := <-lines; !strings.Contains(line, "level=INFO msg=\"Redis can be reached again\"") {
-			t.Errorf("its end is logged as %s", line)
-		}
-	}
-	stop()
-	<-ended
-	if err := client.Close(); err != nil {
-		t.Error(err)
-	}
-	if len(lines) > 0 {
-		t.Errorf("%s is logged too", <-lines)
-	}
-}
-
-// lineWriter passes each line on.
-type lineWriter chan<- string
-
-func (w lineWriter) Write(line []byte) (int, error) {
-	w <- string(line)
-	return len(line), nil
 }

@@ -12,6 +12,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/coppice-run/coppice/internal/rawconn"
 )
 
 // ClientFlags are the command-line options for connections to a server.
@@ -42,14 +44,14 @@ func (f ClientFlags) Options(target string, log *slog.Logger) ([]grpc.DialOption
 	case f.Token+f.TokenFile != "" && !encrypted && !f.Insecure && !allLocal(target):
 		return nil, fmt.Errorf("the token would be sent to %s unencrypted: set --tls-ca FILE or --tls, or allow it with --insecure", target)
 	}
-	options := []grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials())}
+	transport := insecure.NewCredentials()
 	if encrypted {
-		protected, err := clientTLS(f.TLSCA, f.TLSCert, f.TLSKey, log)
-		if err != nil {
+		var err error
+		if transport, err = clientTLS(f.TLSCA, f.TLSCert, f.TLSKey, log); err != nil {
 			return nil, fmt.Errorf("setting up TLS: %w", err)
 		}
-		options[0] = grpc.WithTransportCredentials(protected)
 	}
+	options := []grpc.DialOption{grpc.WithTransportCredentials(rawconn.Credentials(transport))}
 	switch {
 	case f.Token != "":
 		options = append(options, WithToken(f.Token))

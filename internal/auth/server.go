@@ -9,6 +9,8 @@ import (
 
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/coppice-run/coppice/internal/rawconn"
 )
 
 // TokenFlags are the options for the tokens that a server accepts.
@@ -100,7 +102,7 @@ func reach(at net.Addr) (near, inside bool) {
 // Transport returns the transport credentials of the server.
 func (s Server) Transport() credentials.TransportCredentials {
 	if s.TLS == nil {
-		return insecure.NewCredentials()
+		return rawconn.Credentials(insecure.NewCredentials())
 	}
-	return s.TLS
+	return rawconn.Credentials(s.TLS)
 }

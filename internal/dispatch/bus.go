@@ -52,6 +52,9 @@ func New(c Config) (*Bus, error) {
 	return &Bus{client: c.Client, reader: newReader(c.Client), keys: k, log: c.Logger, forget: redis.NewScript(forgetScript)}, nil
 }
 
+// Addr is the address of Redis.
+func (b *Bus) Addr() string { return b.client.Options().Addr }
+
 // Close closes the connection of Pull. Call it after the last Pull has returned.
 func (b *Bus) Close() error {
 	if err := b.reader.client.Close(); err != nil {

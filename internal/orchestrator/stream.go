@@ -58,8 +58,10 @@ func (s *Service) reconcileStream(ctx context.Context) error {
 	reading, cancel := context.WithTimeout(ctx, redisTimeout)
 	defer cancel()
 	unread, err := s.Bus.Unread(reading, s.Pool, maxHintsCounted)
-	s.redisAway.Store(err != nil)
-	s.openStandby()
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	s.noteRedis(ctx, err)
 	if err != nil {
 		s.backlog.streamUnreadable(time.Now())
 		return err
@@ -67,6 +69,18 @@ func (s *Service) reconcileStream(ctx context.Context) error {
 	stale, err := s.discardStale(ctx, unread)
 	s.backlog.reconcile(time.Now(), len(unread)-stale, s.pullingSlots())
 	return err
+}
+
+// noteRedis notes whether Redis has answered, and logs when an outage begins and when it is over.
+// Nothing waits for Redis: without it nothing is lost, but workers hear of work late.
+func (s *Service) noteRedis(ctx context.Context, err error) {
+	switch wasAway := s.redisAway.Swap(err != nil); {
+	case !wasAway && err != nil:
+		s.Logger.WarnContext(ctx, "Redis can't be reached; nothing is lost, and work continues more slowly until it is back", "redis", s.Bus.Addr(), "error", err)
+	case wasAway && err == nil:
+		s.Logger.InfoContext(ctx, "Redis can be reached again", "redis", s.Bus.Addr())
+	}
+	s.openStandby()
 }
 
 // discardConsumer is the consumer under which replicas take hints off the dispatch stream.

@@ -20,14 +20,14 @@ type waiter struct {
 	end    *store.RunEnd // the end of the task's last run that ended here, if it is known
 }
 
-// onCommit makes the waiter look again if a run of its task has ended, or if its task is not known
-// yet.
+// onCommit makes the waiter look again if a run of its task has ended, if its task is not known yet,
+// or if the session is closed, so that a run that was not started never will be.
 func (w *waiter) onCommit(t store.SessionUpdate) {
 	ended := slices.Contains(t.Ended, w.target.Task)
 	if ended {
 		w.end = t.EndOf(w.target.Task)
 	}
-	if ended || w.target.Task.IsZero() {
+	if ended || t.Closed || w.target.Task.IsZero() {
 		w.wake(ended)
 	}
 }
@@ -88,16 +88,16 @@ func (s *Service) checkRun(
 	}
 	if !likely {
 		now, err := s.Store.TaskStatus(ctx, tenant, w.session, w.target.Task)
-		if err == nil && now.State == tree.StateNew {
-			err = s.mayStart(ctx, tenant, w.session)
-		}
-		if err != nil || !s.isPast(w, now) {
+		if err != nil {
 			return WaitResult{}, false, err
+		}
+		if !s.isPast(w, now) {
+			return WaitResult{}, false, s.mayRun(ctx, tenant, w.session, now.State)
 		}
 	}
 	t, out, err := s.Store.TaskAndOutput(ctx, tenant, w.session, w.target.Task)
-	if err == nil && t.State == tree.StateNew {
-		err = s.mayStart(ctx, tenant, w.session)
+	if err == nil {
+		err = s.mayRun(ctx, tenant, w.session, t.State)
 	}
 	if err != nil {
 		return WaitResult{}, false, err
@@ -109,9 +109,12 @@ func (s *Service) checkRun(
 	return WaitResult{Task: t, Output: out}, ended, err
 }
 
-// mayStart refuses a wait for a task that has had no run and never will, because its session is
+// mayRun refuses a wait for a task that has had no run and never will, because its session is
 // closed.
-func (s *Service) mayStart(ctx context.Context, tenant string, id tree.SessionID) error {
+func (s *Service) mayRun(ctx context.Context, tenant string, id tree.SessionID, now tree.State) error {
+	if now != tree.StateNew {
+		return nil
+	}
 	session, err := s.Store.Session(ctx, tenant, id)
 	if err == nil && !session.ClosedAt.IsZero() {
 		err = tree.ErrClosed.With("the task has had no run, and can have none any more")

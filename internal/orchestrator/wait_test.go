@@ -99,9 +99,14 @@ func TestAWaiterIsWokenByTheEvent(t *testing.T) {
 	}
 }
 
-// TestAWaitForNothing: a task that has had no run and can have none is not waited for.
+// TestAWaitForNothing: a task that has had no run and can have none is not waited for, nor any
+// longer if its session is closed meanwhile.
 func TestAWaitForNothing(t *testing.T) {
 	t.Parallel()
+	synctest.Test(t, testAWaitForNothing)
+}
+
+func testAWaitForNothing(t *testing.T) {
 	svc := setup(t)
 	session, _, err := svc.CreateSession(t.Context(), tenant, orchestrator.SessionSpec{}, orchestrator.Idempotency{})
 	if err != nil {
@@ -110,6 +115,15 @@ func TestAWaitForNothing(t *testing.T) {
 	if now, err := svc.WaitTask(t.Context(), tenant, session.ID, tree.ChildRun{}, 0); err != nil || now.Task.State != tree.StateNew {
 		t.Errorf("a wait for a task that may get a message: %+v, %v", now.Task, err)
 	}
+	var waiting sync.WaitGroup
+	waiting.Go(func() {
+		began := time.Now()
+		_, err := svc.WaitTask(t.Context(), tenant, session.ID, tree.ChildRun{}, time.Hour)
+		if waited := time.Since(began); !errors.Is(err, tree.ErrClosed) || waited >= time.Hour {
+			t.Errorf("after %s, a wait for a task of a session that was closed meanwhile: %v", waited, err)
+		}
+	})
+	synctest.Wait()
 	if _, err := svc.CloseSession(t.Context(), tenant, session.ID, ""); err != nil {
 		t.Fatal(err)
 	}
@@ -118,6 +132,7 @@ func TestAWaitForNothing(t *testing.T) {
 			t.Errorf("a wait of %s: %v", timeout, err)
 		}
 	}
+	waiting.Wait()
 }
 
 // TestAWaiterHearsOfItsRun: a waiter gets the run that was current when the wait began, whatever

@@ -40,7 +40,7 @@ func (s *Sandbox) probe(Config) error {
 // start only creates a process group for the command.
 func (s *Sandbox) start(ctx context.Context, c Command, _ bool) (*Process, error) {
 	cmd := exec.CommandContext(ctx, c.Argv[0], c.Argv[1:]...)
-	cmd.Dir, cmd.Env = c.Dir, trusting(c.Dir, merged(s.environ, c.Env))
+	cmd.Dir, cmd.Env = c.Dir, withSafeDirectory(c.Dir, mergeEnviron(s.environ, c.Env))
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = c.Stdin, c.Stdout, c.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.WaitDelay = closeTimeout

@@ -345,7 +345,8 @@ func (b *batch) summary() Commit {
 		if len(changes.Events) == 0 {
 			continue
 		}
-		touched := SessionUpdate{Session: id, LastSeq: v.Session().NextSeq - 1, Events: b.events[id], RootStart: b.rootStart(id)}
+		s := v.Session()
+		touched := SessionUpdate{Session: id, LastSeq: s.NextSeq - 1, Events: b.events[id], RootStart: b.rootStart(id), Closed: !s.ClosedAt.IsZero()}
 		for _, r := range changes.Runs {
 			touched.Ended = append(touched.Ended, r.Task)
 		}

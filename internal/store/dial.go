@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/coppice-run/coppice/internal/rawconn"
 )
 
 // vanishedAfter is how long sent data may stay unacknowledged before the system gives a connection
@@ -31,10 +33,13 @@ func dial(ctx context.Context, network, address string) (net.Conn, error) {
 		Enable: true, Idle: vanishedAfter - time.Second, Interval: time.Second, Count: 1,
 	}}
 	conn, err := d.DialContext(ctx, network, address)
-	if tcp, is := conn.(*net.TCPConn); is {
-		return &timeoutConn{TCPConn: tcp}, err
+	if err != nil {
+		return nil, err
 	}
-	return conn, err
+	if tcp, is := conn.(*net.TCPConn); is {
+		return &timeoutConn{Conn: rawconn.Wrap(tcp), tcp: tcp}, nil
+	}
+	return rawconn.Wrap(conn), nil
 }
 
 func setVanishTimeout(network, _ string, c syscall.RawConn) error {
@@ -46,13 +51,14 @@ func setVanishTimeout(network, _ string, c syscall.RawConn) error {
 
 // timeoutConn is a TCP connection whose timeout is longer while much data is in flight.
 type timeoutConn struct {
-	*net.TCPConn
+	net.Conn
+	tcp        *net.TCPConn
 	unanswered atomic.Int64 // bytes sent since the server's last answer
 	congested  bool
 }
 
 func (l *timeoutConn) Read(p []byte) (int, error) {
-	n, err := l.TCPConn.Read(p)
+	n, err := l.Conn.Read(p)
 	if n > 0 {
 		l.unanswered.Store(0)
 	}
@@ -70,11 +76,11 @@ func (l *timeoutConn) Write(p []byte) (int, error) {
 		}
 		l.congested = much
 	}
-	return l.TCPConn.Write(p)
+	return l.Conn.Write(p)
 }
 
 func (l *timeoutConn) setUserTimeout(after time.Duration) error {
-	c, err := l.SyscallConn()
+	c, err := l.tcp.SyscallConn()
 	if err != nil {
 		return err
 	}

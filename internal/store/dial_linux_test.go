@@ -3,7 +3,6 @@ package store
 import (
 	"io"
 	"net"
-	"syscall"
 	"testing"
 	"time"
 
@@ -24,7 +23,7 @@ func TestDial(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	raw, err := conn.(syscall.Conn).SyscallConn()
+	raw, err := conn.(*timeoutConn).tcp.SyscallConn()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -99,6 +99,7 @@ type SessionUpdate struct {
 	LastSeq   int64
 	Events    [][]byte      // the new events, as stored; the last one has LastSeq
 	Ended     []tree.TaskID // tasks whose run has ended
+	Closed    bool          // the session is closed: it starts no more runs
 	RootStart *RootStart    // set if the session is new and its root's first run has started
 	// EndOf gives how the run of an ended task ended; nil if the task has started another run. It
 	// must not be called after OnCommit has returned.

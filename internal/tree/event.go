@@ -191,7 +191,7 @@ type ReadyCause uint8
 const (
 	ReadyUnspecified ReadyCause = iota
 	ReadySatisfied              // what it waited for has arrived
-	ReadyRedelivered            // its worker was lost
+	ReadyRedelivered            // its worker was lost, or gave it back because the worker stops
 	ReadyMadeWay                // the session's budget does not cover another call while others run
 )
 

@@ -3,6 +3,7 @@ package tree
 import (
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // checker looks at the rows of a session for whatever breaks an invariant.
@@ -85,6 +86,9 @@ func (c *checker) log() {
 		then.pays(e.Kind)
 		if m, ok := e.Kind.(MessageAppended); ok && (m.UpTo > 0 || m.Role == RoleAssistant && c.tasks[e.Task].Kind != KindShell) {
 			then.ModelCalls++
+		}
+		if m, ok := e.Kind.(MessageAppended); ok {
+			c.must(m.Activity == c.activityAfter(e.Task, m), "event %d says that the run does %q", e.Seq, m.Activity)
 		}
 		if r, ok := e.Kind.(CallResolved); ok && r.Denial.Cause != DenialUnspecified {
 			then.DeniedCalls++
@@ -238,6 +242,16 @@ func (c *checker) openCallsOf(t *Task) {
 	for _, call := range open {
 		c.must(call.Ref.Message == t.OpenMessage, "call %v of task %s is open, its message is %d", call.Ref, t.ID, t.OpenMessage)
 	}
+}
+
+// activityAfter gives the task's activity once a message was appended: its last call, if it has any.
+func (c *checker) activityAfter(id TaskID, appended MessageAppended) string {
+	i := slices.IndexFunc(c.messages[id], func(m Message) bool { return m.ID == appended.Message })
+	if i < 0 || len(appended.Calls) == 0 {
+		return ""
+	}
+	last := activities(c.messages[id][i].Blocks)
+	return last[len(last)-1]
 }
 
 // transcript: the messages are a chain, and the results of a message's calls

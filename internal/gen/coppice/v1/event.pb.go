@@ -273,7 +273,7 @@ const (
 	ReadyCause_READY_CAUSE_UNSPECIFIED ReadyCause = 0
 	// What it waited for has arrived.
 	ReadyCause_READY_CAUSE_SATISFIED ReadyCause = 1
-	// Its worker was lost.
+	// Its worker was lost, or gave it back because the worker stops.
 	ReadyCause_READY_CAUSE_REDELIVERED ReadyCause = 2
 	// It gave up its worker, because the session's budget has no model call left for it in addition
 	// to those in progress.
