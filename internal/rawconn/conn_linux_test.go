@@ -30,7 +30,7 @@ func pair(t testing.TB, network string) (ours, theirs *conn) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	dialed, err := net.Dial(network, l.Addr().String())
+	made, err := net.Dial(network, l.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,8 +38,8 @@ func pair(t testing.TB, network string) (ours, theirs *conn) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { dialed.Close(); accepted.Close() })
-	return wrapped(t, accepted), wrapped(t, dialed)
+	t.Cleanup(func() { made.Close(); accepted.Close() })
+	return wrapped(t, accepted), wrapped(t, made)
 }
 
 func wrapped(t testing.TB, c net.Conn) *conn {
@@ -264,7 +264,7 @@ func TestNoBufferIsHeldWithoutData(t *testing.T) {
 	held(1, "with data")
 	pool.Put(b)
 	theirs.Close()
-	if b, n, err := ours.ReadOnReady(100, pool); b != nil || n != 0 || err != io.EOF {
+	if b, n, err := ours.ReadOnReady(100, pool); b != nil || n != 0 || !errors.Is(err, io.EOF) {
 		t.Errorf("at the end: %v, %d, %v", b, n, err)
 	}
 	held(0, "at the end")
@@ -286,7 +286,7 @@ func BenchmarkPingPong(b *testing.B) {
 			ours, theirs := pair(b, "tcp")
 			go func() {
 				defer theirs.Close()
-				io.Copy(struct{ io.Writer }{of(theirs)}, struct{ io.Reader }{of(theirs)}) //nolint:errcheck // it ends with the benchmark
+				io.Copy(struct{ io.Writer }{of(theirs)}, struct{ io.Reader }{of(theirs)})
 			}()
 			defer ours.Close()
 			c, one := of(ours), make([]byte, 1)

@@ -39,7 +39,7 @@ func TestCallsGoThrough(t *testing.T) {
 			serving := health.NewServer()
 			serving.SetServingStatus(long, healthpb.HealthCheckResponse_SERVING)
 			healthpb.RegisterHealthServer(s, serving)
-			go s.Serve(l) //nolint:errcheck // it ends with Stop
+			go s.Serve(l)
 			defer s.Stop()
 			conn, err := grpc.NewClient(l.Addr().String(), grpc.WithTransportCredentials(rawconn.Credentials(of.client)))
 			if err != nil {

@@ -44,8 +44,22 @@ type Places struct {
 // changes to a file.
 type shared struct {
 	*tool.Workspace
-	users int
-	lock  *os.File // of a worktree: shows that it is in use; nil otherwise
+	users    int
+	lock     *os.File  // of a worktree: shows that it is in use; nil otherwise
+	lookedAt time.Time // when its path last led to it
+}
+
+// lookEvery is how often it is checked whether the path of a directory that has users still leads
+// to it.
+const lookEvery = 100 * time.Millisecond
+
+// isCurrent reports whether the path of the directory leads to it.
+func (s *shared) isCurrent(now time.Time) bool {
+	if now.Sub(s.lookedAt) < lookEvery {
+		return true
+	}
+	s.lookedAt = now
+	return s.AtPath()
 }
 
 // New checks that the directory exists.
@@ -164,16 +178,18 @@ func open(dir string) (*shared, error) {
 }
 
 // enter adds a user to a directory. It opens the directory for the first user, or if another
-// directory has replaced it.
+// directory has replaced it, which those who enter within lookEvery may not see yet: they join the
+// runs that work in the old one.
 func (p *Places) enter(dir string, open func() (*shared, error)) (*shared, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s := p.open[dir]
-	if s == nil || !s.AtPath() {
+	s, now := p.open[dir], time.Now()
+	if s == nil || !s.isCurrent(now) {
 		var err error
 		if s, err = open(); err != nil {
 			return nil, err
 		}
+		s.lookedAt = now
 		p.open[dir] = s
 	}
 	s.users++

@@ -3,12 +3,14 @@ package workspace
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -189,4 +191,39 @@ func TestEnterAtOnce(t *testing.T) {
 		})
 	}
 	all.Wait()
+}
+
+// TestReplacedDirectory: once nobody works in a directory, the next run works in the one that has
+// replaced it; while somebody does, a run that enters later than lookEvery.
+func TestReplacedDirectory(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "all")
+	n := 0
+	replace := func() {
+		n++
+		if n > 1 {
+			must(t, os.Rename(dir, fmt.Sprint(dir, n)))
+		}
+		must(t, os.Mkdir(dir, newDirMode))
+		must(t, os.WriteFile(filepath.Join(dir, "n"), fmt.Append(nil, "directory ", n), 0o600))
+	}
+	replace()
+	p := places(t, Config{Dir: dir})
+	works := func(in int) (leave func()) {
+		t.Helper()
+		place, leave := enter(t, p, Run{Task: newTask()})
+		if got := use(t, place.Workspace, "read", `{"path": "n"}`); !strings.Contains(got, fmt.Sprint("directory ", in)) {
+			t.Errorf("a run in directory %d reads %q", in, got)
+		}
+		return leave
+	}
+	works(1)()
+	replace()
+	first := works(2)
+	replace()
+	p.open[p.Dir].lookedAt = time.Now().Add(-lookEvery)
+	works(3)()
+	works(3)()
+	first()
+	works(3)()
 }
