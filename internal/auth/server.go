@@ -101,8 +101,9 @@ func reach(at net.Addr) (near, inside bool) {
 
 // Transport returns the transport credentials of the server.
 func (s Server) Transport() credentials.TransportCredentials {
-	if s.TLS == nil {
-		return rawconn.Credentials(insecure.NewCredentials())
+	transport := s.TLS
+	if transport == nil {
+		transport = insecure.NewCredentials()
 	}
-	return rawconn.Credentials(s.TLS)
+	return rawconn.Credentials(transport)
 }

@@ -3,9 +3,9 @@
 //
 // While no goroutine runs, that thread sleeps. A system call that might block wakes it, and for at
 // least a millisecond it then looks every 20 µs whether one does. A process that mostly waits for
-// messages is idle between any two of them, so nearly each message wakes the thread. On a machine
-// with two virtual processors this was a tenth to a fifth of what an orchestrator and its workers
-// took for a run.
+// messages is idle between any two of them, so nearly each message wakes the thread. On two
+// virtual processors that took 20 to 25% of an orchestrator's CPU where one run follows another, and
+// 3 to 14% where it is busy.
 //
 // Sockets are never blocking in Go, so nobody has to watch their calls. They are made here without
 // telling the runtime. What else the monitor thread does may begin later, with the next timer or

@@ -1,7 +1,6 @@
 package rawconn
 
 import (
-	"errors"
 	"os"
 	"syscall"
 	"unsafe"
@@ -14,7 +13,7 @@ func SetTCPOption(c syscall.RawConn, option, value int) error {
 		_, _, errno = syscall.RawSyscall6(syscall.SYS_SETSOCKOPT, fd, syscall.IPPROTO_TCP, uintptr(option), uintptr(unsafe.Pointer(&number)), unsafe.Sizeof(number), 0)
 	})
 	if errno != 0 {
-		err = errors.Join(err, os.NewSyscallError("setsockopt", errno))
+		return os.NewSyscallError("setsockopt", errno)
 	}
-	return err
+	return err // it is closed
 }

@@ -84,10 +84,10 @@ func (c *checker) log() {
 	for i, e := range c.events {
 		c.must(e.Seq == int64(i+1), "event %d at place %d", e.Seq, i+1)
 		then.pays(e.Kind)
-		if m, ok := e.Kind.(MessageAppended); ok && (m.UpTo > 0 || m.Role == RoleAssistant && c.tasks[e.Task].Kind != KindShell) {
-			then.ModelCalls++
-		}
 		if m, ok := e.Kind.(MessageAppended); ok {
+			if m.UpTo > 0 || m.Role == RoleAssistant && c.tasks[e.Task].Kind != KindShell {
+				then.ModelCalls++
+			}
 			c.must(m.Activity == c.activityAfter(e.Task, m), "event %d says that the run does %q", e.Seq, m.Activity)
 		}
 		if r, ok := e.Kind.(CallResolved); ok && r.Denial.Cause != DenialUnspecified {
