@@ -47,6 +47,7 @@ func (c *committer) commit(ctx context.Context, queued []*Pending) {
 	b, answers, err := c.transact(ctx, queued)
 	if err != nil {
 		c.Logger.ErrorContext(ctx, "a transaction failed", "commands", len(queued), "error", err)
+		c.mirror.invalidate() // it may have been stored
 		if !errors.Is(err, ErrUnavailable) && c.commitSeparately(ctx, queued, err) {
 			return
 		}
@@ -64,15 +65,25 @@ func (c *committer) commit(ctx context.Context, queued []*Pending) {
 	b.cacheSessions()
 }
 
-// updateCaches caches what a claim may need soon, and counts the announced runs.
+// updateCaches caches what a claim may need soon, and takes in which runs are ready.
 func (b *batch) updateCaches() {
+	var gone []tree.TaskID
+	holdsBack := false
 	for _, id := range b.order {
 		view := b.sessions[id].view
 		changes := view.Changes()
 		b.firstMessages.put(id, changes.Messages)
 		b.tails.put(id, changes, b.held)
 		b.prompts.put(id, view)
+		for task, r := range changes.Ready {
+			if r == nil {
+				gone = append(gone, task)
+			}
+		}
+		s := view.Session()
+		holdsBack = holdsBack || s != nil && s.Pending > 0 && s.Running+s.Pending > s.Cap()
 	}
+	b.mirror.committed(b.Store.now(), gone, b.ready, holdsBack)
 	b.window.committed(b.announced, b.waiting, b.claimed)
 }
 

@@ -71,13 +71,18 @@ func (s *Store) write(ctx context.Context, step func(context.Context, *batch) er
 // step runs a step in a transaction. Once it is queued, step waits for it even if ctx ends, because
 // the step writes to variables of its caller.
 func (c *committer) step(ctx context.Context, step func(context.Context, *batch) error) error {
+	p, err := c.submitStep(ctx, step)
+	if err == nil {
+		_, err = p.Wait(context.WithoutCancel(ctx))
+	}
+	return err
+}
+
+// submitStep queues a step. If it fails, that is logged.
+func (c *committer) submitStep(ctx context.Context, step func(context.Context, *batch) error) (*Pending, error) {
 	p := c.Prepare(tree.SessionID{}, nil, nil)
 	p.step = step
-	if err := c.enqueue(ctx, p); err != nil {
-		return err
-	}
-	_, err := p.Wait(context.WithoutCancel(ctx))
-	return err
+	return p, c.enqueue(ctx, p)
 }
 
 func (c *committer) enqueue(ctx context.Context, p *Pending) error {

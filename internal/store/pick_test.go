@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coppice-run/coppice/internal/pgtest"
 	"github.com/coppice-run/coppice/internal/store"
 	"github.com/coppice-run/coppice/internal/tree"
 )
@@ -62,7 +63,7 @@ func repeat(n, value int) []int {
 // queued opens a store in which tenants have so many runs each that wait, in a session.
 func queued(t *testing.T, runs []int) (*store.Store, *store.Looks) {
 	t.Helper()
-	db, err := store.Open(t.Context(), fresh(t))
+	db, err := store.Open(t.Context(), store.Config{Database: pgtest.Start(t).Database(t)}) // in SQLite, a replica is always alone
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,4 +93,53 @@ func queued(t *testing.T, runs []int) (*store.Store, *store.Looks) {
 	}
 	looks.Forget()
 	return db, looks
+}
+
+// TestPickAlone: a replica that is the only one picks without the table of ready runs, which it has
+// read once. When another replica is there, it picks from the table, and knows what it has picked
+// before.
+func TestPickAlone(t *testing.T) {
+	t.Parallel()
+	db, looks := queued(t, []int{6, 6})
+	beat := func(replica string) {
+		t.Helper()
+		if _, err := db.Heartbeat(t.Context(), replica, 1, time.Hour); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pick := func(room int) []store.Ready {
+		t.Helper()
+		taken, err := db.PickReady(t.Context(), room, time.Hour)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return taken
+	}
+	beat("replica-1")
+	picked := map[tree.TaskID]bool{}
+	for _, room := range []int{4, 8} {
+		taken := pick(room)
+		if len(taken) != 4 || taken[0].Session == taken[1].Session {
+			t.Errorf("with room for %d were picked %+v", room, taken)
+		}
+		for _, r := range taken {
+			if r.Again || picked[r.Task] {
+				t.Errorf("%s was picked before", r.Task)
+			}
+			picked[r.Task] = true
+		}
+	}
+	if asked := looks.Asked["ready_due"]; asked != 0 {
+		t.Errorf("%d queues were read", asked)
+	}
+	beat("replica-2")
+	taken := pick(100)
+	for _, r := range taken {
+		if r.Again != picked[r.Task] {
+			t.Errorf("that %s was picked before is %v", r.Task, r.Again)
+		}
+	}
+	if asked := looks.Asked["ready_due"]; len(taken) != 12 || asked == 0 {
+		t.Errorf("beside another replica, %d were picked from %d queues", len(taken), asked)
+	}
 }

@@ -22,28 +22,36 @@ type sessionLine struct {
 	priority int
 }
 
+func (r *Ready) line() sessionLine { return sessionLine{r.Session, r.Priority} }
+
+// lineRead says how many runs with precedence have to be read of a line.
+type lineRead struct {
+	sessionLine
+	limit int
+}
+
 // linesToRead gives the lines of which the runs with precedence have to be read: those of the runs
 // whose turns may come.
-func (p *pick) linesToRead() (args [][]any) {
+func (p *pick) linesToRead() (lines []lineRead) {
 	if !p.hasPrecedence {
 		return nil
 	}
 	for _, w := range p.queues {
 		for _, c := range w.runs {
-			l := sessionLine{c.Session, c.Priority}
+			l := c.line()
 			if _, known := p.byPrecedence[l]; !known && c.free > 0 {
 				p.byPrecedence[l] = nil
-				args = append(args, []any{idColumn(&l.session), l.priority, min(p.room, c.free)})
+				lines = append(lines, lineRead{l, min(p.room, c.free)})
 			}
 		}
 	}
-	return args
+	return lines
 }
 
 func (p *pick) scanFirst(row row) error {
 	var r Ready
 	err := row.Scan(readyRow(&r)...)
-	l := sessionLine{r.Session, r.Priority}
+	l := r.line()
 	p.byPrecedence[l] = append(p.byPrecedence[l], r)
 	return err
 }
@@ -55,7 +63,7 @@ func (p *pick) runForTurn(w *queueState, c candidate) Ready {
 		return c.Ready
 	}
 	next := c.Ready
-	if f := p.firstOf(sessionLine{c.Session, c.Priority}); f != nil && c.announcedUntil <= 0 && f.Precedence > c.Precedence {
+	if f := p.firstOf(c.line()); f != nil && c.announcedUntil <= 0 && f.Precedence > c.Precedence {
 		next = *f
 		p.swapTurns(w, &next, c)
 	}
@@ -77,7 +85,7 @@ func (p *pick) firstOf(l sessionLine) *Ready {
 func (p *pick) swapTurns(w *queueState, first *Ready, turn candidate) {
 	first.fairTag, turn.fairTag = turn.fairTag, first.fairTag
 	p.retagged[turn.Task], p.retagged[first.Task] = turn.Ready, *first
-	waiting := p.byPrecedence[sessionLine{turn.Session, turn.Priority}]
+	waiting := p.byPrecedence[turn.line()]
 	if i := slices.IndexFunc(waiting, func(r Ready) bool { return r.Task == turn.Task }); i >= 0 {
 		waiting[i] = turn.Ready
 	}

@@ -89,7 +89,11 @@ func (b *batch) fill(ctx context.Context, p *pick, also ...lookup) error {
 		return err
 	}
 	p.finishRead(next)
-	return b.tx.load(ctx, lookup{"ready_first", p.linesToRead(), p.scanFirst})
+	var first [][]any
+	for _, l := range p.linesToRead() {
+		first = append(first, []any{idColumn(&l.session), l.priority, l.limit})
+	}
+	return b.tx.load(ctx, lookup{"ready_first", first, p.scanFirst})
 }
 
 // queuesToRead gives the queues to read on: of each priority those whose turn comes first, as many

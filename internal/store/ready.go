@@ -27,6 +27,9 @@ const heldBack = -1
 // precedence go first. Sessions and tenants that have reached their caps, counting what is
 // announced, are passed over. A run that is not claimed within the lease is picked again.
 func (s *Store) PickReady(ctx context.Context, room int, lease time.Duration) ([]Ready, error) {
+	if taken, ok, err := s.pickMirrored(ctx, room, lease); ok || err != nil {
+		return taken, err
+	}
 	// A read without a transaction comes first: most of the time there is nothing to pick.
 	look, err := one(ctx, s.db, errors.New("no answer"), "ready_any", func(l *readySummary) []any { return []any{&l.any, &l.ordered, &l.inForce} },
 		s.clock(), inForce(lease).Microseconds())
@@ -44,6 +47,7 @@ func (s *Store) PickReady(ctx context.Context, room int, lease time.Duration) ([
 		taken, err = b.takeReady(ctx, room, lease, look.ordered)
 		return err
 	})
+	s.mirror.pickedFromTable(taken)
 	return taken, err
 }
 
@@ -63,6 +67,7 @@ func (s *Store) MayHaveQueuedRuns() bool { return s.window.mayHaveQueuedRuns() }
 // ReleaseReady takes back an announcement: the run can be picked again at once.
 func (s *Store) ReleaseReady(ctx context.Context, session tree.SessionID, task tree.TaskID, epoch int64) error {
 	s.window.close()
+	s.mirror.release(s.now(), task, epoch)
 	return s.write(ctx, func(ctx context.Context, b *batch) error {
 		return b.tx.save(ctx, "ready_mark", []any{0, idColumn(&session), idColumn(&task), epoch})
 	})
@@ -113,6 +118,7 @@ func (s *Store) Heartbeat(ctx context.Context, replica string, slots int, silent
 		return nil, errUnanswered
 	}
 	s.allReadPacked.Store(form >= currentRowForm)
+	s.mirror.setAlone(s.Exclusive() || there.Replicas == 1)
 	return &there, nil
 }
 

@@ -247,7 +247,10 @@ func (b *batch) placeReady(id tree.SessionID, r *tree.Ready) Ready {
 		row.announcedUntil = heldBack
 	case free > b.announced:
 		b.announced++
-		row.AnnouncedOnCommit, row.announcedUntil = true, b.now.Add(lease).UnixMicro()
+		row.AnnouncedOnCommit = true
+		if !b.mirror.isComplete() {
+			row.announcedUntil = b.now.Add(lease).UnixMicro()
+		}
 		row.fairTag = max(b.virtualTime, b.sessions[id].fairTag) // it takes nobody's turn
 		return row
 	}

@@ -125,6 +125,7 @@ type Store struct {
 
 	definitions   *definitionCache
 	window        announceWindow
+	mirror        *mirror
 	virtualTime   atomic.Int64      // the latest virtual time of the fair queue that any committer knows
 	allReadPacked atomic.Bool       // all replicas can read packed rows
 	held          *transcript.Cache // transcripts of claimed runs
@@ -167,6 +168,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	}
 	s := &Store{Config: c, db: db, scans: newScanLimiter(db), ended: make(chan struct{}), held: transcript.NewCache(), definitions: newDefinitionCache()}
 	s.window.disabled = !c.AnnounceOnCommit || c.Caps != (Caps{})
+	s.mirror = newMirror(db.exclusive(), c.Caps != (Caps{}))
 	for range c.Committers {
 		s.committers = append(s.committers, s.newCommitter(c.MaxBatch, stallTimeout))
 	}

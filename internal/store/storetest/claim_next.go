@@ -18,6 +18,7 @@ func (b *bundle) taken(id tree.SessionID, looks bool, offer store.Offer, cmds ..
 	b.close()
 	b.open() // what is queued before it runs is one transaction
 	if looks {
+		b.take(10) // what was announced before, if no row says so
 		eq(b.t, "how many wait", len(b.take(10)), 0)
 	}
 	last := len(cmds) - 1

@@ -1,0 +1,269 @@
+package store
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+// mirror is the table of ready runs in memory. While it is complete, runs are picked from it:
+// nothing is read from the table, and nothing is marked in it. It can be complete only while no
+// other replica writes to the database, there are no caps, and no run is held back. A run that was
+// picked from it and is lost with the process is picked at once by the next one.
+//
+// Commits change it after they are stored. So it may still lack what was just stored, and contain
+// what was just claimed; another claim of such a run is refused.
+type mirror struct {
+	mu       sync.Mutex
+	disabled bool // there are caps
+	alone    bool // no other replica is alive
+	complete bool
+	loadFrom time.Time            // the table need not be read before
+	loads    int                  // how often the table was read
+	gone     map[tree.TaskID]bool // while the table is being read: the runs that have gone meanwhile
+	runs     map[tree.TaskID]*mirroredRun
+	queues   map[queue]*runHeap                           // of the runs that wait
+	ordered  map[sessionLine]map[tree.TaskID]*mirroredRun // those of them that have precedence
+	picked   []pickedRun                                  // the oldest first, while complete; some have gone or were picked again
+	inForce  int                                          // runs that are picked and not claimed yet
+	turns    *tenantTurns
+	turnFrom time.Time // the virtual time need not be stored before
+}
+
+// mirroredRun is a ready run.
+type mirroredRun struct {
+	Ready
+	pickedAt time.Time // zero: it waits
+	queued   bool      // the heap of its queue has it, with its current tag
+	load     int       // mirror.loads when it was added
+}
+
+// pickedRun is a run and when it was picked.
+type pickedRun struct {
+	*mirroredRun
+	at time.Time
+}
+
+const (
+	// maxMirrored is the number of ready runs above which they are picked from the table.
+	maxMirrored = 20_000
+	// mirrorFor is how long the mirror is relied on while there are ready runs, and mirrorEmptyFor
+	// while there are none. That bounds how long a row goes unnoticed that no commit has reported.
+	mirrorFor      = 10 * time.Second
+	mirrorEmptyFor = time.Second
+	// mirrorPause is how long runs are picked from the table before it is read again.
+	mirrorPause = time.Second
+	// turnEvery is how often the virtual time is stored. After a crash, a session that was idle
+	// gains at most that on the others.
+	turnEvery = time.Second
+)
+
+func newMirror(alone, disabled bool) *mirror {
+	m := &mirror{disabled: disabled, alone: alone && !disabled, turns: newTenantTurns()}
+	m.clear()
+	return m
+}
+
+// clear forgets all runs.
+func (m *mirror) clear() {
+	m.stop(time.Time{})
+	m.inForce = 0
+	m.runs, m.queues = map[tree.TaskID]*mirroredRun{}, map[queue]*runHeap{}
+	m.ordered = map[sessionLine]map[tree.TaskID]*mirroredRun{}
+}
+
+// setAlone says whether this replica is the only one. If it is not any more, what it has picked is
+// remembered until it is picked from the table.
+func (m *mirror) setAlone(alone bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	alone = alone && !m.disabled
+	switch {
+	case alone && !m.alone:
+		m.clear()
+	case !alone:
+		m.stop(time.Time{})
+	}
+	m.alone = alone
+}
+
+// stop has runs picked from the table, which need not be read before the given time.
+func (m *mirror) stop(loadFrom time.Time) { m.complete, m.picked, m.loadFrom = false, nil, loadFrom }
+
+// pause stops for a while.
+func (m *mirror) pause(now time.Time) { m.stop(now.Add(mirrorPause)) }
+
+// isComplete reports whether runs are picked from the mirror.
+func (m *mirror) isComplete() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.complete
+}
+
+// invalidate makes the next pick read the table.
+func (m *mirror) invalidate() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.stop(time.Time{})
+}
+
+// release takes in that the session of a picked run can't run it yet.
+func (m *mirror) release(now time.Time, task tree.TaskID, epoch int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if run := m.runs[task]; run != nil && run.Epoch == epoch {
+		m.remove(task)
+		m.pause(now)
+	}
+}
+
+// committed takes in a commit: the runs that have gone, those that are ready now, and whether runs
+// of a session have to be held back.
+func (m *mirror) committed(now time.Time, gone []tree.TaskID, ready []Ready, holdsBack bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, task := range gone {
+		m.remove(task)
+		if m.gone != nil {
+			m.gone[task] = true
+		}
+	}
+	if !m.alone {
+		return
+	}
+	for _, r := range ready {
+		m.remove(r.Task)
+		switch {
+		case r.announcedUntil == heldBack:
+		case r.AnnouncedOnCommit:
+			m.setPicked(m.add(r), now)
+		default:
+			m.push(m.add(r))
+		}
+	}
+	if len(m.runs) > maxMirrored {
+		m.clear()
+		holdsBack = true
+	}
+	if holdsBack {
+		m.pause(now)
+	}
+}
+
+// add adds a run that is neither picked nor in a queue.
+func (m *mirror) add(r Ready) *mirroredRun {
+	r.announcedUntil, r.AnnouncedOnCommit = 0, false
+	run := &mirroredRun{Ready: r, load: m.loads}
+	m.runs[r.Task] = run
+	return run
+}
+
+// remove removes a run that was claimed, or is not ready any more.
+func (m *mirror) remove(task tree.TaskID) {
+	run := m.runs[task]
+	if run == nil {
+		return
+	}
+	m.unqueue(run)
+	delete(m.runs, task)
+	if !run.pickedAt.IsZero() {
+		m.inForce--
+	}
+}
+
+func (m *mirror) setPicked(run *mirroredRun, at time.Time) {
+	if run.pickedAt.IsZero() {
+		m.unqueue(run)
+		m.inForce++
+	}
+	run.pickedAt = at
+	if m.complete {
+		m.picked = append(m.picked, pickedRun{run, at})
+	}
+}
+
+// waiting reports whether there are runs that are not picked.
+func (m *mirror) waiting() bool { return m.inForce < len(m.runs) }
+
+// pickedFromTable takes in what was picked from the table. It marks the runs that had been picked
+// from the mirror.
+func (m *mirror) pickedFromTable(taken []Ready) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i, r := range taken {
+		run := m.runs[r.Task]
+		if run == nil {
+			continue
+		}
+		taken[i].Again = r.Again || !run.pickedAt.IsZero()
+		if !m.alone {
+			m.remove(r.Task) // nobody else asks
+		}
+	}
+}
+
+// beginLoad reports whether the table has to be read. If so, the caller calls load.
+func (m *mirror) beginLoad(now time.Time) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.alone || now.Before(m.loadFrom) {
+		return false
+	}
+	m.loads++
+	m.gone = map[tree.TaskID]bool{}
+	return true
+}
+
+// load takes in the rows of the table. What commits have reported since beginLoad is at least as
+// new. all is false if the table could not be read, or has rows that the mirror can't have.
+func (m *mirror) load(now time.Time, rows []Ready, all bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	gone := m.gone
+	m.gone = nil
+	if !all || !m.alone {
+		m.pause(now)
+		return
+	}
+	stored := map[tree.TaskID]bool{}
+	for _, r := range rows {
+		stored[r.Task] = true
+		if !gone[r.Task] {
+			m.loadRow(now, r)
+		}
+	}
+	for task, run := range m.runs {
+		if !stored[task] && run.load < m.loads {
+			m.remove(task)
+		}
+	}
+	m.complete, m.loadFrom, m.picked = true, now.Add(mirrorFor), nil
+	if len(m.runs) == 0 {
+		m.loadFrom = now.Add(mirrorEmptyFor)
+	}
+	for _, run := range m.runs {
+		if !run.pickedAt.IsZero() {
+			m.picked = append(m.picked, pickedRun{run, run.pickedAt})
+		}
+	}
+	slices.SortFunc(m.picked, func(a, b pickedRun) int { return a.at.Compare(b.at) })
+}
+
+// loadRow takes in a row of the table. A run that is announced in it counts as picked now.
+func (m *mirror) loadRow(now time.Time, r Ready) {
+	announced := r.announcedUntil > now.UnixMicro()
+	run := m.runs[r.Task]
+	if run != nil && run.Epoch > r.Epoch {
+		return
+	}
+	if run == nil || run.Epoch < r.Epoch {
+		m.remove(r.Task)
+		run = m.add(r)
+	}
+	if announced && run.pickedAt.IsZero() {
+		m.setPicked(run, now)
+	}
+	m.push(run)
+}

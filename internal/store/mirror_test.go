@@ -1,0 +1,134 @@
+package store
+
+import (
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+// mirrored is a mirror and a clock.
+type mirrored struct {
+	*mirror
+	t   *testing.T
+	now time.Time
+}
+
+func newMirrored(t *testing.T) *mirrored {
+	return &mirrored{newMirror(true, false), t, time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+}
+
+// run is a ready run, with its place in the queue.
+func run(n byte, epoch int64) Ready {
+	return Ready{Session: tree.SessionID{1}, Ready: tree.Ready{Task: tree.TaskID{n}, Epoch: epoch}, fairTag: int64(n)}
+}
+
+// reads reads the table while the commits arrive.
+func (m *mirrored) reads(rows []Ready, meanwhile func()) {
+	m.t.Helper()
+	if !m.beginLoad(m.now) {
+		m.t.Fatal("the table is not read")
+	}
+	meanwhile()
+	m.load(m.now, rows, true)
+}
+
+// expects compares what is picked with the given tasks, and their epochs.
+func (m *mirrored) expects(want map[byte]int64) {
+	m.t.Helper()
+	taken, _, _, ok := m.take(m.now, 1000, time.Minute)
+	got := map[byte]int64{}
+	for _, r := range taken {
+		got[r.Task[0]] = r.Epoch
+	}
+	if !ok || !maps.Equal(got, want) {
+		m.t.Errorf("picked are %v, %v, not %v", got, ok, want)
+	}
+}
+
+// TestMirrorLoad: what commits report while the table is read is newer than the rows that are read.
+func TestMirrorLoad(t *testing.T) {
+	m := newMirrored(t)
+	m.committed(m.now, nil, []Ready{run(1, 1), run(2, 1), run(3, 1), run(4, 1)}, false)
+	if _, _, _, ok := m.take(m.now, 1, time.Minute); ok {
+		t.Error("runs are picked before the table was read")
+	}
+	m.reads([]Ready{run(2, 1), run(3, 1), run(4, 1), run(6, 1), run(7, 1)}, func() { // 1 went unnoticed
+		m.committed(m.now, []tree.TaskID{{2}, {3}, {7}}, nil, false)
+		m.committed(m.now, nil, []Ready{run(3, 2), run(5, 1)}, false)
+	})
+	m.expects(map[byte]int64{3: 2, 4: 1, 5: 1, 6: 1})
+}
+
+// TestMirrorTurns: runs are picked in the order of their tags, whatever was picked or has gone in
+// between, and again once the lease has expired.
+func TestMirrorTurns(t *testing.T) {
+	m := newMirrored(t)
+	m.reads(nil, func() {})
+	m.committed(m.now, nil, []Ready{run(5, 1), run(2, 1), run(4, 1), run(1, 1), run(3, 1)}, false)
+	pick := func(room int) (tasks []byte) {
+		taken, _, _, _ := m.take(m.now, room, time.Minute)
+		for _, r := range taken {
+			tasks = append(tasks, r.Task[0])
+		}
+		return tasks
+	}
+	for _, step := range []struct {
+		gone   byte
+		room   int
+		later  time.Duration
+		picked []byte
+	}{
+		{room: 2, picked: []byte{1, 2}},
+		{room: 2},                             // both are in force
+		{gone: 3, room: 3, picked: []byte{4}}, // it was not picked
+		{gone: 1, room: 3, picked: []byte{5}}, // it was claimed
+		{later: time.Minute, room: 9, picked: []byte{2, 4, 5}},
+		{gone: 4, room: 9, later: time.Minute / 2}, // not yet
+	} {
+		m.now = m.now.Add(step.later)
+		m.committed(m.now, []tree.TaskID{{step.gone}}, nil, false)
+		if got := pick(step.room); !slices.Equal(got, step.picked) {
+			t.Errorf("after %d had gone, %v were picked, not %v", step.gone, got, step.picked)
+		}
+	}
+}
+
+// TestMirrorIncomplete: runs are picked from the table once they may be held back, while another
+// replica is there, and if a commit may have gone unnoticed.
+func TestMirrorIncomplete(t *testing.T) {
+	for name, test := range map[string]struct {
+		happens func(*mirrored)
+		read    bool // the table is read at once
+	}{
+		"held back":       {happens: func(m *mirrored) { m.committed(m.now, nil, nil, true) }},
+		"too many":        {happens: func(m *mirrored) { m.committed(m.now, nil, manyReady(maxMirrored), false) }},
+		"released":        {happens: func(m *mirrored) { m.release(m.now, tree.TaskID{1}, 1) }},
+		"another replica": {happens: func(m *mirrored) { m.setAlone(false) }},
+		"a commit failed": {happens: func(m *mirrored) { m.invalidate() }, read: true},
+		"not read":        {happens: func(m *mirrored) { m.now = m.now.Add(mirrorFor); m.beginLoad(m.now); m.load(m.now, nil, false) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMirrored(t)
+			m.reads([]Ready{run(1, 1)}, func() {})
+			test.happens(m)
+			if _, _, _, ok := m.take(m.now, 1, time.Minute); ok || m.isComplete() {
+				t.Error("runs are picked from the mirror")
+			}
+			if read := m.beginLoad(m.now); read != test.read {
+				t.Errorf("that the table is read at once is %v", read)
+			}
+		})
+	}
+}
+
+func manyReady(n int) (ready []Ready) {
+	for i := range n {
+		r := run(2, 1)
+		r.Task = tree.TaskID{2, byte(i >> 16), byte(i >> 8), byte(i)}
+		ready = append(ready, r)
+	}
+	return ready
+}
