@@ -24,10 +24,10 @@ type mirror struct {
 	loads    int                  // how often the table was read
 	gone     map[tree.TaskID]bool // while the table is being read: the runs that have gone meanwhile
 	runs     map[tree.TaskID]*mirroredRun
-	queues   map[queue]*runHeap                           // of the runs that wait
-	ordered  map[sessionLine]map[tree.TaskID]*mirroredRun // those of them that have precedence
-	picked   []pickedRun                                  // the oldest first, while complete; some have gone or were picked again
-	inForce  int                                          // runs that are picked and not claimed yet
+	queues   map[queue]*runHeap       // of the runs that wait
+	lines    map[sessionLine]*runHeap // those of them that have precedence
+	picked   []pickedRun              // the oldest first, while complete; some have gone or were picked again
+	inForce  int                      // runs that are picked and not claimed yet
 	turns    *tenantTurns
 	turnFrom time.Time // the virtual time need not be stored before
 }
@@ -36,7 +36,7 @@ type mirror struct {
 type mirroredRun struct {
 	Ready
 	pickedAt time.Time // zero: it waits
-	queued   bool      // the heap of its queue has it, with its current tag
+	queued   [2]bool   // by heapOrder: a heap has it, with its current tag
 	load     int       // mirror.loads when it was added
 }
 
@@ -70,8 +70,7 @@ func newMirror(alone, disabled bool) *mirror {
 func (m *mirror) clear() {
 	m.stop(time.Time{})
 	m.inForce = 0
-	m.runs, m.queues = map[tree.TaskID]*mirroredRun{}, map[queue]*runHeap{}
-	m.ordered = map[sessionLine]map[tree.TaskID]*mirroredRun{}
+	m.runs, m.queues, m.lines = map[tree.TaskID]*mirroredRun{}, map[queue]*runHeap{}, map[sessionLine]*runHeap{}
 }
 
 // setAlone says whether this replica is the only one. If it is not any more, what it has picked is

@@ -4,11 +4,9 @@ import (
 	"cmp"
 	"container/heap"
 	"context"
+	"iter"
 	"math"
-	"slices"
 	"time"
-
-	"github.com/coppice-run/coppice/internal/tree"
 )
 
 // pickMirrored picks runs from the mirror, as PickReady does. It reports false if they have to be
@@ -109,7 +107,7 @@ func (m *mirror) takeExpired(now time.Time, lease time.Duration) (taken []Ready)
 // choose picks runs that wait.
 func (m *mirror) choose(now time.Time, room int) []Ready {
 	p := newPick(m.turns, Caps{}, room)
-	p.hasPrecedence = len(m.ordered) > 0
+	p.hasPrecedence = len(m.lines) > 0
 	for q := range m.queues {
 		p.queue(q).hasMore = true
 	}
@@ -118,7 +116,8 @@ func (m *mirror) choose(now time.Time, room int) []Ready {
 	}
 	for _, r := range p.retagged {
 		run := m.runs[r.Task]
-		run.fairTag, run.queued = r.fairTag, false
+		m.unqueue(run)
+		run.fairTag = r.fairTag
 	}
 	for _, r := range p.taken {
 		m.setPicked(m.runs[r.Task], now)
@@ -132,6 +131,11 @@ func (m *mirror) choose(now time.Time, room int) []Ready {
 			m.push(m.runs[c.Task])
 		}
 	}
+	for _, line := range p.byPrecedence {
+		for _, r := range line {
+			m.push(m.runs[r.Task])
+		}
+	}
 	return p.taken
 }
 
@@ -139,77 +143,85 @@ func (m *mirror) choose(now time.Time, room int) []Ready {
 func (m *mirror) fill(p *pick) {
 	next := p.queuesToRead()
 	for _, q := range next {
-		for range p.queues[q].readLimit {
-			run := m.pop(q)
-			if run == nil {
-				break
-			}
+		for run := range pop(m.queues, q, byTurn, p.queues[q].readLimit) {
 			p.add(candidate{run.Ready, math.MaxInt})
 		}
 	}
 	p.finishRead(next)
 	for _, l := range p.linesToRead() {
-		for _, run := range m.ordered[l.sessionLine] {
+		for run := range pop(m.lines, l.sessionLine, byPrecedence, l.limit) {
 			p.byPrecedence[l.sessionLine] = append(p.byPrecedence[l.sessionLine], run.Ready)
 		}
-		slices.SortFunc(p.byPrecedence[l.sessionLine], func(a, b Ready) int {
-			return cmp.Or(b.Precedence-a.Precedence, cmp.Compare(a.fairTag, b.fairTag))
-		})
 	}
 }
 
-// push queues a run that waits, unless it is queued already.
+// push queues a run that waits, where it is not queued already.
 func (m *mirror) push(run *mirroredRun) {
-	if run.queued || !run.pickedAt.IsZero() {
+	if !run.pickedAt.IsZero() {
 		return
 	}
-	run.queued = true
-	q := queue{run.tenant, run.Priority}
-	if m.queues[q] == nil {
-		m.queues[q] = &runHeap{}
+	push(m.queues, queue{run.tenant, run.Priority}, byTurn, run)
+	if run.Precedence > 0 {
+		push(m.lines, run.line(), byPrecedence, run)
 	}
-	m.queues[q].push(run)
-	if run.Precedence == 0 {
-		return
-	}
-	l := run.line()
-	if m.ordered[l] == nil {
-		m.ordered[l] = map[tree.TaskID]*mirroredRun{}
-	}
-	m.ordered[l][run.Task] = run
 }
 
-// unqueue takes a run out of its queue. Its place in the heap is skipped later.
-func (m *mirror) unqueue(run *mirroredRun) {
-	run.queued = false
-	if l := run.line(); run.Precedence > 0 {
-		if delete(m.ordered[l], run.Task); len(m.ordered[l]) == 0 {
-			delete(m.ordered, l)
+// unqueue takes a run out of its heaps. Its places there are skipped later.
+func (m *mirror) unqueue(run *mirroredRun) { run.queued = [2]bool{} }
+
+// heapOrder is one of the orders in which a mirror has its runs.
+type heapOrder int
+
+const (
+	byTurn       heapOrder = iota // of a queue: the lowest tag first
+	byPrecedence                  // of a line: the highest precedence first, then the lowest tag
+)
+
+// push adds a run to one of the heaps.
+func push[Of comparable](heaps map[Of]*runHeap, of Of, order heapOrder, run *mirroredRun) {
+	if run.queued[order] {
+		return
+	}
+	run.queued[order] = true
+	if heaps[of] == nil {
+		heaps[of] = &runHeap{}
+	}
+	place := heapRun{run, 0, run.fairTag}
+	if order == byPrecedence {
+		place.precedence = run.Precedence
+	}
+	heap.Push(heaps[of], place)
+}
+
+// pop takes up to so many runs out of one of the heaps.
+func pop[Of comparable](heaps map[Of]*runHeap, of Of, order heapOrder, most int) iter.Seq[*mirroredRun] {
+	return func(yield func(*mirroredRun) bool) {
+		h := heaps[of]
+		for n := 0; n < most && h != nil && len(*h) > 0; {
+			next := heap.Pop(h).(heapRun) //nolint:forcetypeassert // only push adds to it
+			if !next.queued[order] || next.tag != next.fairTag {
+				continue
+			}
+			next.queued[order] = false
+			if n++; !yield(next.mirroredRun) {
+				return
+			}
+		}
+		if h != nil && len(*h) == 0 {
+			delete(heaps, of)
 		}
 	}
 }
 
-// pop takes the next run out of a queue; nil if it is empty.
-func (m *mirror) pop(q queue) *mirroredRun {
-	h := m.queues[q]
-	for h != nil && len(*h) > 0 {
-		if next := h.pop(); next.queued && next.tag == next.fairTag {
-			next.queued = false
-			return next.mirroredRun
-		}
-	}
-	delete(m.queues, q)
-	return nil
-}
-
-// runHeap has the runs of a queue, the next one first. Runs that have gone, or have got another tag,
-// are skipped when they are taken out.
+// runHeap has runs in a heapOrder. Those that are not queued any more, or were queued again with
+// another tag, are skipped when their turn comes.
 type runHeap []heapRun
 
-// heapRun is a run with the tag that it was queued with.
+// heapRun is a run's place in a heap.
 type heapRun struct {
 	*mirroredRun
-	tag int64
+	precedence int
+	tag        int64
 }
 
 // Len implements heap.Interface.
@@ -217,7 +229,8 @@ func (h runHeap) Len() int { return len(h) }
 
 // Less implements heap.Interface.
 func (h runHeap) Less(i, j int) bool {
-	return cmp.Or(cmp.Compare(h[i].tag, h[j].tag), h[i].At.Compare(h[j].At), byAge(h[i].Session, h[j].Session)) < 0
+	a, b := &h[i], &h[j]
+	return cmp.Or(b.precedence-a.precedence, cmp.Compare(a.tag, b.tag), a.At.Compare(b.At), byAge(a.Session, b.Session)) < 0
 }
 
 // Swap implements heap.Interface.
@@ -232,7 +245,3 @@ func (h *runHeap) Pop() any {
 	*h = (*h)[:len(*h)-1]
 	return last
 }
-
-func (h *runHeap) push(run *mirroredRun) { heap.Push(h, heapRun{run, run.fairTag}) }
-
-func (h *runHeap) pop() heapRun { return heap.Pop(h).(heapRun) } //nolint:forcetypeassert // only push adds to it

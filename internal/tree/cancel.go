@@ -165,6 +165,7 @@ func (v *View) descendants(id TaskID) []*Task {
 	var found []*Task
 	for parents := []TaskID{id}; len(parents) > 0; parents = parents[1:] {
 		for _, child := range v.children[parents[0]] {
+			v.mayChange(v.tasks[child])
 			found = append(found, v.tasks[child])
 			parents = append(parents, child)
 		}

@@ -146,6 +146,7 @@ func (v *View) all() []*Task {
 	var all []*Task
 	for _, t := range v.tasks {
 		if t != nil {
+			v.mayChange(t)
 			all = append(all, t)
 		}
 	}

@@ -118,12 +118,20 @@ func (v *View) HeldTask(id TaskID) *Task { return v.tasks[id] }
 func (v *View) StoredTask(id TaskID) *Task { return v.stored[id] }
 
 func (v *View) store(t *Task) {
-	if stored := v.stored[t.ID]; stored != nil {
+	if stored := v.stored[t.ID]; stored != nil && stored != t {
 		*stored = *t
 		return
 	}
-	copied := *t
-	set(&v.stored, t.ID, &copied)
+	set(&v.stored, t.ID, t)
+}
+
+// mayChange is called before a decision gets a task that it may change. A task whose first row was
+// just stored has shared its state with that: most children wait for long before they change.
+func (v *View) mayChange(t *Task) {
+	if t != nil && v.stored[t.ID] == t {
+		stored := *t
+		v.stored[t.ID] = &stored
+	}
 }
 
 // Size is the number of tasks that the view holds.
@@ -276,6 +284,7 @@ func (v *View) task(id TaskID) *Task {
 	if !held {
 		panic(fmt.Sprintf("tree: task %s was not asked for", id))
 	}
+	v.mayChange(t)
 	return t
 }
 
@@ -304,6 +313,9 @@ func (v *View) openCalls(t *Task) []*Call {
 
 // touchTask marks a task as changed.
 func (v *View) touchTask(t *Task) {
+	if v.stored[t.ID] == t {
+		panic(fmt.Sprintf("tree: task %s was changed, but not by a decision that asked for it", t.ID))
+	}
 	if v.tasks[t.ID] == nil {
 		v.children = nil
 	}
