@@ -22,7 +22,7 @@ type mirror struct {
 	complete bool
 	loadFrom time.Time            // the table need not be read before
 	loads    int                  // how often the table was read
-	gone     map[tree.TaskID]bool // while the table is being read: the runs that have gone meanwhile
+	gone     map[tree.TaskID]bool // the runs that have gone since the table is being read; nil: it is not, or not for the mirror
 	runs     map[tree.TaskID]*mirroredRun
 	queues   map[queue]*runHeap       // of the runs that wait
 	lines    map[sessionLine]*runHeap // those of them that have precedence
@@ -89,7 +89,9 @@ func (m *mirror) setAlone(alone bool) {
 }
 
 // stop has runs picked from the table, which need not be read before the given time.
-func (m *mirror) stop(loadFrom time.Time) { m.complete, m.picked, m.loadFrom = false, nil, loadFrom }
+func (m *mirror) stop(loadFrom time.Time) {
+	m.complete, m.picked, m.gone, m.loadFrom = false, nil, nil, loadFrom
+}
 
 // pause stops for a while.
 func (m *mirror) pause(now time.Time) { m.stop(now.Add(mirrorPause)) }
@@ -203,7 +205,7 @@ func (m *mirror) pickedFromTable(taken []Ready) {
 	}
 }
 
-// beginLoad reports whether the table has to be read. If so, the caller calls load.
+// beginLoad reports whether the table has to be read. If so, the caller calls load or abandonLoad.
 func (m *mirror) beginLoad(now time.Time) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -215,17 +217,24 @@ func (m *mirror) beginLoad(now time.Time) bool {
 	return true
 }
 
-// load takes in the rows of the table. What commits have reported since beginLoad is at least as
-// new. all is false if the table could not be read, or has rows that the mirror can't have.
-func (m *mirror) load(now time.Time, rows []Ready, all bool) {
+// abandonLoad says that the mirror can't have the rows of the table, which need not be read again
+// before the given time.
+func (m *mirror) abandonLoad(loadFrom time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.stop(loadFrom)
+}
+
+// load takes in all rows of the table. What commits have reported since beginLoad is at least as
+// new.
+func (m *mirror) load(now time.Time, rows []Ready) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	gone := m.gone
-	m.gone = nil
-	if !all || !m.alone {
-		m.pause(now)
-		return
+	if gone == nil {
+		return // stopped meanwhile
 	}
+	m.gone = nil
 	stored := map[tree.TaskID]bool{}
 	for _, r := range rows {
 		stored[r.Task] = true

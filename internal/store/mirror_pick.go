@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"container/heap"
 	"context"
+	"errors"
 	"iter"
 	"math"
+	"slices"
 	"time"
 )
 
@@ -38,19 +40,23 @@ func (s *Store) pickMirrored(ctx context.Context, room int, lease time.Duration)
 	return taken, true, err
 }
 
-// loadMirror reads the table of ready runs into the mirror.
+// loadMirror reads the table of ready runs into the mirror, unless some of them are held back or
+// they are too many.
 func (s *Store) loadMirror(ctx context.Context, now time.Time) error {
-	var rows []Ready
-	var held bool
-	err := s.db.load(ctx,
-		lookup{"ready_any_held", [][]any{{}}, func(row row) error { return row.Scan(&held) }},
-		lookup{"ready_rows", [][]any{{maxMirrored + 1}}, func(row row) error {
-			var r Ready
-			err := row.Scan(readyRow(&r)...)
-			rows = append(rows, r)
-			return err
-		}})
-	s.mirror.load(now, rows, err == nil && !held && len(rows) <= maxMirrored)
+	held, err := one(ctx, s.db, errors.New("no answer"), "ready_any_held", func(held *bool) []any { return []any{held} })
+	if err != nil || *held {
+		s.mirror.abandonLoad(now.Add(mirrorPause))
+		return err
+	}
+	rows, err := query(ctx, s.db, "ready_rows", readyRow, maxMirrored+1)
+	switch {
+	case err != nil, slices.ContainsFunc(rows, func(r Ready) bool { return r.announcedUntil == heldBack }):
+		s.mirror.abandonLoad(now.Add(mirrorPause))
+	case len(rows) > maxMirrored:
+		s.mirror.abandonLoad(now.Add(mirrorFor))
+	default:
+		s.mirror.load(now, rows)
+	}
 	return err
 }
 

@@ -32,7 +32,7 @@ func (m *mirrored) reads(rows []Ready, meanwhile func()) {
 		m.t.Fatal("the table is not read")
 	}
 	meanwhile()
-	m.load(m.now, rows, true)
+	m.load(m.now, rows)
 }
 
 // expects compares what is picked with the given tasks, and their epochs.
@@ -108,7 +108,15 @@ func TestMirrorIncomplete(t *testing.T) {
 		"released":        {happens: func(m *mirrored) { m.release(m.now, tree.TaskID{1}, 1) }},
 		"another replica": {happens: func(m *mirrored) { m.setAlone(false) }},
 		"a commit failed": {happens: func(m *mirrored) { m.invalidate() }, read: true},
-		"not read":        {happens: func(m *mirrored) { m.now = m.now.Add(mirrorFor); m.beginLoad(m.now); m.load(m.now, nil, false) }},
+		"held back meanwhile": {happens: func(m *mirrored) {
+			m.now = m.now.Add(mirrorFor)
+			m.reads(nil, func() { m.committed(m.now, nil, nil, true) })
+		}},
+		"not read": {happens: func(m *mirrored) {
+			m.now = m.now.Add(mirrorFor)
+			m.beginLoad(m.now)
+			m.abandonLoad(m.now.Add(mirrorPause))
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := newMirrored(t)
