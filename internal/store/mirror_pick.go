@@ -118,16 +118,10 @@ func (m *mirror) choose(now time.Time, room int) []Ready {
 		p.queue(q).hasMore = true
 	}
 	for p.choose(now) {
+		m.apply(p, now)
 		m.fill(p)
 	}
-	for _, r := range p.retagged {
-		run := m.runs[r.Task]
-		m.unqueue(run)
-		run.fairTag = r.fairTag
-	}
-	for _, r := range p.taken {
-		m.setPicked(m.runs[r.Task], now)
-	}
+	m.apply(p, now)
 	// What was read and not taken waits on.
 	for task := range p.retagged {
 		m.push(m.runs[task])
@@ -145,9 +139,30 @@ func (m *mirror) choose(now time.Time, room int) []Ready {
 	return p.taken
 }
 
-// fill gives a pick the next runs of the queues that it has to read.
+// apply takes in what a pick has chosen so far.
+func (m *mirror) apply(p *pick, now time.Time) {
+	for _, r := range p.retagged {
+		if run := m.runs[r.Task]; run.fairTag != r.fairTag {
+			m.unqueue(run)
+			run.fairTag = r.fairTag
+		}
+	}
+	for _, r := range p.taken {
+		if run := m.runs[r.Task]; run.pickedAt.IsZero() {
+			m.setPicked(run, now)
+		}
+	}
+}
+
+// fill gives a pick the next runs of the queues that it has to read. All that it has read of them
+// before is taken, or has another tag and comes up again.
 func (m *mirror) fill(p *pick) {
 	next := p.queuesToRead()
+	for _, r := range p.retagged {
+		if q := (queue{r.tenant, r.Priority}); slices.Contains(next, q) {
+			m.push(m.runs[r.Task])
+		}
+	}
 	for _, q := range next {
 		for run := range pop(m.queues, q, byTurn, p.queues[q].readLimit) {
 			p.add(candidate{run.Ready, math.MaxInt})

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"pgregory.net/rapid"
+
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
@@ -139,4 +141,84 @@ func manyReady(n int) (ready []Ready) {
 		ready = append(ready, r)
 	}
 	return ready
+}
+
+// TestMirrorKeepsAll: whatever happens, each run that is ready is picked, once within its lease, and
+// no other.
+func TestMirrorKeepsAll(t *testing.T) {
+	const lease = time.Minute
+	rapid.Check(t, func(t *rapid.T) {
+		m := &mirrored{mirror: newMirror(true, false), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+		table := map[tree.TaskID]Ready{}
+		pickedAt := map[tree.TaskID]time.Time{}
+		last := 0
+		commit := func() {
+			var gone []tree.TaskID
+			for _, task := range slices.SortedFunc(maps.Keys(table), byAge) {
+				if rapid.IntRange(0, 3).Draw(t, "claimed") == 0 {
+					gone = append(gone, task)
+				}
+			}
+			var ready []Ready
+			for range rapid.IntRange(0, 5).Draw(t, "ready") {
+				last++
+				r := run(0, 1)
+				r.Task, r.Session[0] = tree.TaskID{byte(last >> 8), byte(last)}, rapid.Byte().Draw(t, "session")%4
+				r.tenant, r.Priority = string('a'+rune(r.Session[0]%2)), rapid.IntRange(0, 1).Draw(t, "priority")
+				r.Precedence, r.fairTag = rapid.IntRange(0, 2).Draw(t, "precedence"), rapid.Int64Range(1, 9).Draw(t, "tag")
+				r.AnnouncedOnCommit = m.isComplete() && rapid.Bool().Draw(t, "announced")
+				if r.AnnouncedOnCommit {
+					pickedAt[r.Task] = m.now
+				}
+				ready = append(ready, r)
+			}
+			for _, task := range gone {
+				delete(table, task)
+				delete(pickedAt, task)
+			}
+			for _, r := range ready {
+				table[r.Task] = r
+			}
+			m.committed(m.now, gone, ready, rapid.IntRange(0, 9).Draw(t, "holds back") == 0)
+		}
+		load := func() {
+			if m.beginLoad(m.now) {
+				rows := slices.Collect(maps.Values(table))
+				if rapid.Bool().Draw(t, "meanwhile") {
+					commit()
+				}
+				m.load(m.now, rows)
+			}
+		}
+		pick := func(room int) {
+			taken, _, _, _ := m.take(m.now, room, lease)
+			for _, r := range taken {
+				at, before := pickedAt[r.Task]
+				if _, ready := table[r.Task]; !ready || before && m.now.Sub(at) < lease || before != r.Again {
+					t.Fatalf("%+v was picked; that it was picked before is %v", r, before)
+				}
+				pickedAt[r.Task] = m.now
+			}
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"commit": func(*rapid.T) { commit() },
+			"load":   func(*rapid.T) { load() },
+			"pick":   func(t *rapid.T) { pick(rapid.IntRange(1, 8).Draw(t, "room")) },
+			"later": func(t *rapid.T) {
+				m.now = m.now.Add(time.Duration(rapid.IntRange(1, 40).Draw(t, "seconds")) * time.Second)
+			},
+			"fails": func(*rapid.T) { m.invalidate() },
+		})
+		m.invalidate()
+		if !m.beginLoad(m.now) {
+			t.Fatal("the table is not read")
+		}
+		m.load(m.now, slices.Collect(maps.Values(table)))
+		pick(1 << 20)
+		for task := range table {
+			if at, ever := pickedAt[task]; !ever || m.now.Sub(at) >= lease {
+				t.Errorf("%s is ready and not picked", task)
+			}
+		}
+	})
 }
