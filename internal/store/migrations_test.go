@@ -18,7 +18,7 @@ var expanding = []*regexp.Regexp{
 	regexp.MustCompile(`^(UPDATE|INSERT INTO) `),
 	// No statement names it: what finds it, and how rows are laid out, is the database's.
 	regexp.MustCompile(`^DROP INDEX (tasks_(children|released)|sessions_newest|batches_at|ready_due|callbacks_due)$`),
-	regexp.MustCompile(`^ALTER TABLE \w+ SET \(fillfactor = \d+\)$`),
+	regexp.MustCompile(`^ALTER (TABLE|INDEX) \w+ SET \(fillfactor = \d+\)$`),
 	regexp.MustCompile(`^ALTER TABLE \w+ ALTER COLUMN \w+ SET STORAGE EXTERNAL$`),
 	// NULL is written once nobody reads who does not take it for nothing (currentRowForm).
 	regexp.MustCompile(`^ALTER TABLE \w+( ALTER COLUMN \w+ DROP NOT NULL,?)+$`),
