@@ -219,7 +219,7 @@ func pop[Of comparable](heaps map[Of]*runHeap, of Of, order heapOrder, most int)
 	return func(yield func(*mirroredRun) bool) {
 		h := heaps[of]
 		for n := 0; n < most && h != nil && len(*h) > 0; {
-			next := heap.Pop(h).(heapRun) //nolint:forcetypeassert // only push adds to it
+			next := heap.Pop(h).(heapRun) // only push adds to it
 			if !next.queued[order] || next.tag != next.fairTag {
 				continue
 			}
@@ -258,7 +258,7 @@ func (h runHeap) Less(i, j int) bool {
 func (h runHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
 
 // Push implements heap.Interface.
-func (h *runHeap) Push(x any) { *h = append(*h, x.(heapRun)) } //nolint:forcetypeassert // only push calls it
+func (h *runHeap) Push(x any) { *h = append(*h, x.(heapRun)) } // only push calls it
 
 // Pop implements heap.Interface.
 func (h *runHeap) Pop() any {
