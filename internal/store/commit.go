@@ -29,7 +29,8 @@ type batch struct {
 	standby        Standby // nil: no slot stands by
 	assignments    []slotAssignment
 
-	announced, waiting, claimed int // counts of ready runs, for announceWindow
+	announced, waiting int           // counts of ready runs, for announceWindow
+	gone               []tree.TaskID // runs that are claimed, or not ready any more
 }
 
 func (c *committer) newBatch(tx transaction) *batch {
@@ -47,7 +48,7 @@ func (c *committer) commit(ctx context.Context, queued []*Pending) {
 	b, answers, err := c.transact(ctx, queued)
 	if err != nil {
 		c.Logger.ErrorContext(ctx, "a transaction failed", "commands", len(queued), "error", err)
-		c.mirror.invalidate() // it may have been stored
+		c.mirror.suspend(time.Time{}) // it may have been stored
 		if !errors.Is(err, ErrUnavailable) && c.commitSeparately(ctx, queued, err) {
 			return
 		}
@@ -67,24 +68,18 @@ func (c *committer) commit(ctx context.Context, queued []*Pending) {
 
 // updateCaches caches what a claim may need soon, and takes in which runs are ready.
 func (b *batch) updateCaches() {
-	var gone []tree.TaskID
-	holdsBack := false
+	held := false
 	for _, id := range b.order {
 		view := b.sessions[id].view
 		changes := view.Changes()
 		b.firstMessages.put(id, changes.Messages)
 		b.tails.put(id, changes, b.held)
 		b.prompts.put(id, view)
-		for task, r := range changes.Ready {
-			if r == nil {
-				gone = append(gone, task)
-			}
-		}
 		s := view.Session()
-		holdsBack = holdsBack || s != nil && s.Pending > 0 && s.Running+s.Pending > s.Cap()
+		held = held || s != nil && s.Pending > 0 && holdsBack(s)
 	}
-	b.mirror.committed(b.Store.now(), gone, b.ready, holdsBack)
-	b.window.committed(b.announced, b.waiting, b.claimed)
+	b.mirror.committed(b.Store.now(), b.gone, b.ready, held)
+	b.window.committed(b.announced, b.waiting, len(b.gone))
 }
 
 // notify tells the slots that got runs, and then calls OnCommit.

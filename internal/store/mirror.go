@@ -21,8 +21,7 @@ type mirror struct {
 	alone    bool // no other replica is alive
 	complete bool
 	loadFrom time.Time            // the table need not be read before
-	loads    int                  // how often the table was read
-	gone     map[tree.TaskID]bool // the runs that have gone since the table is being read; nil: it is not, or not for the mirror
+	changed  map[tree.TaskID]bool // the runs that commits have changed since the table is being read; nil: it is not
 	runs     map[tree.TaskID]*mirroredRun
 	queues   map[queue]*runHeap       // of the runs that wait
 	lines    map[sessionLine]*runHeap // those of them that have precedence
@@ -37,7 +36,6 @@ type mirroredRun struct {
 	Ready
 	pickedAt time.Time // zero: it waits
 	queued   [2]bool   // by heapOrder: a heap has it, with its current tag
-	load     int       // mirror.loads when it was added
 }
 
 // pickedRun is a run and when it was picked.
@@ -90,7 +88,7 @@ func (m *mirror) setAlone(alone bool) {
 
 // stop has runs picked from the table, which need not be read before the given time.
 func (m *mirror) stop(loadFrom time.Time) {
-	m.complete, m.picked, m.gone, m.loadFrom = false, nil, nil, loadFrom
+	m.complete, m.picked, m.changed, m.loadFrom = false, nil, nil, loadFrom
 }
 
 // pause stops for a while.
@@ -103,11 +101,12 @@ func (m *mirror) isComplete() bool {
 	return m.complete
 }
 
-// invalidate makes the next pick read the table.
-func (m *mirror) invalidate() {
+// suspend stops until the given time: a commit may have been missed, or the mirror can't have the
+// rows of the table.
+func (m *mirror) suspend(until time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.stop(time.Time{})
+	m.stop(until)
 }
 
 // release takes in that the session of a picked run can't run it yet.
@@ -126,16 +125,13 @@ func (m *mirror) committed(now time.Time, gone []tree.TaskID, ready []Ready, hol
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, task := range gone {
-		m.remove(task)
-		if m.gone != nil {
-			m.gone[task] = true
-		}
+		m.change(task)
 	}
 	if !m.alone {
 		return
 	}
 	for _, r := range ready {
-		m.remove(r.Task)
+		m.change(r.Task)
 		switch {
 		case r.announcedUntil == heldBack:
 		case r.AnnouncedOnCommit:
@@ -156,12 +152,19 @@ func (m *mirror) committed(now time.Time, gone []tree.TaskID, ready []Ready, hol
 // add adds a run that is neither picked nor in a queue.
 func (m *mirror) add(r Ready) *mirroredRun {
 	r.announcedUntil, r.AnnouncedOnCommit = 0, false
-	run := &mirroredRun{Ready: r, load: m.loads}
+	run := &mirroredRun{Ready: r}
 	m.runs[r.Task] = run
 	return run
 }
 
-// remove removes a run that was claimed, or is not ready any more.
+// change removes a run that a commit has changed.
+func (m *mirror) change(task tree.TaskID) {
+	m.remove(task)
+	if m.changed != nil {
+		m.changed[task] = true
+	}
+}
+
 func (m *mirror) remove(task tree.TaskID) {
 	run := m.runs[task]
 	if run == nil {
@@ -205,24 +208,15 @@ func (m *mirror) pickedFromTable(taken []Ready) {
 	}
 }
 
-// beginLoad reports whether the table has to be read. If so, the caller calls load or abandonLoad.
+// beginLoad reports whether the table has to be read. If so, the caller calls load or suspend.
 func (m *mirror) beginLoad(now time.Time) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if !m.alone || now.Before(m.loadFrom) {
 		return false
 	}
-	m.loads++
-	m.gone = map[tree.TaskID]bool{}
+	m.changed = map[tree.TaskID]bool{}
 	return true
-}
-
-// abandonLoad says that the mirror can't have the rows of the table, which need not be read again
-// before the given time.
-func (m *mirror) abandonLoad(loadFrom time.Time) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.stop(loadFrom)
 }
 
 // load takes in all rows of the table. What commits have reported since beginLoad is at least as
@@ -230,20 +224,19 @@ func (m *mirror) abandonLoad(loadFrom time.Time) {
 func (m *mirror) load(now time.Time, rows []Ready) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	gone := m.gone
-	if gone == nil {
+	known := m.changed
+	if known == nil {
 		return // stopped meanwhile
 	}
-	m.gone = nil
-	stored := map[tree.TaskID]bool{}
+	m.changed = nil
 	for _, r := range rows {
-		stored[r.Task] = true
-		if !gone[r.Task] {
+		if !known[r.Task] {
 			m.loadRow(now, r)
+			known[r.Task] = true
 		}
 	}
-	for task, run := range m.runs {
-		if !stored[task] && run.load < m.loads {
+	for task := range m.runs {
+		if !known[task] {
 			m.remove(task)
 		}
 	}
@@ -263,10 +256,7 @@ func (m *mirror) load(now time.Time, rows []Ready) {
 func (m *mirror) loadRow(now time.Time, r Ready) {
 	announced := r.announcedUntil > now.UnixMicro()
 	run := m.runs[r.Task]
-	if run != nil && run.Epoch > r.Epoch {
-		return
-	}
-	if run == nil || run.Epoch < r.Epoch {
+	if run == nil || run.Epoch != r.Epoch {
 		m.remove(r.Task)
 		run = m.add(r)
 	}

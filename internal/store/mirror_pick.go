@@ -45,15 +45,15 @@ func (s *Store) pickMirrored(ctx context.Context, room int, lease time.Duration)
 func (s *Store) loadMirror(ctx context.Context, now time.Time) error {
 	held, err := one(ctx, s.db, errors.New("no answer"), "ready_any_held", func(held *bool) []any { return []any{held} })
 	if err != nil || *held {
-		s.mirror.abandonLoad(now.Add(mirrorPause))
+		s.mirror.suspend(now.Add(mirrorPause))
 		return err
 	}
 	rows, err := query(ctx, s.db, "ready_rows", readyRow, maxMirrored+1)
 	switch {
 	case err != nil, slices.ContainsFunc(rows, func(r Ready) bool { return r.announcedUntil == heldBack }):
-		s.mirror.abandonLoad(now.Add(mirrorPause))
+		s.mirror.suspend(now.Add(mirrorPause))
 	case len(rows) > maxMirrored:
-		s.mirror.abandonLoad(now.Add(mirrorFor))
+		s.mirror.suspend(now.Add(mirrorFor))
 	default:
 		s.mirror.load(now, rows)
 	}

@@ -109,7 +109,7 @@ func TestMirrorIncomplete(t *testing.T) {
 		"too many":        {happens: func(m *mirrored) { m.committed(m.now, nil, manyReady(maxMirrored), false) }},
 		"released":        {happens: func(m *mirrored) { m.release(m.now, tree.TaskID{1}, 1) }},
 		"another replica": {happens: func(m *mirrored) { m.setAlone(false) }},
-		"a commit failed": {happens: func(m *mirrored) { m.invalidate() }, read: true},
+		"a commit failed": {happens: func(m *mirrored) { m.suspend(time.Time{}) }, read: true},
 		"held back meanwhile": {happens: func(m *mirrored) {
 			m.now = m.now.Add(mirrorFor)
 			m.reads(nil, func() { m.committed(m.now, nil, nil, true) })
@@ -117,7 +117,7 @@ func TestMirrorIncomplete(t *testing.T) {
 		"not read": {happens: func(m *mirrored) {
 			m.now = m.now.Add(mirrorFor)
 			m.beginLoad(m.now)
-			m.abandonLoad(m.now.Add(mirrorPause))
+			m.suspend(m.now.Add(mirrorPause))
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -207,9 +207,9 @@ func TestMirrorKeepsAll(t *testing.T) {
 			"later": func(t *rapid.T) {
 				m.now = m.now.Add(time.Duration(rapid.IntRange(1, 40).Draw(t, "seconds")) * time.Second)
 			},
-			"fails": func(*rapid.T) { m.invalidate() },
+			"fails": func(*rapid.T) { m.suspend(time.Time{}) },
 		})
-		m.invalidate()
+		m.suspend(time.Time{})
 		if !m.beginLoad(m.now) {
 			t.Fatal("the table is not read")
 		}

@@ -21,6 +21,9 @@ func (b *batch) fairTag(id tree.SessionID) int64 {
 // flood of such runs does not get in the way of other sessions.
 const heldBack = -1
 
+// holdsBack reports whether a session, in which a run is ready, runs as many tasks as it may.
+func holdsBack(s *tree.Session) bool { return s.Running+s.Pending > s.Cap() }
+
 // PickReady picks runs to announce, and returns as many as there is room for in addition to those
 // that are announced and not yet claimed. Interactive runs go before background runs, which keep a
 // small share. Then tenants take turns, and the sessions of a tenant. Within a session, runs with

@@ -211,7 +211,7 @@ func (b *batch) collectQueues(id tree.SessionID, c *tree.Changes, put func(strin
 		r := c.Ready[task]
 		if r == nil {
 			put("drop_ready", []any{idColumn(&id), idColumn(&task)})
-			b.claimed++
+			b.gone = append(b.gone, task)
 			continue
 		}
 		row := b.placeReady(id, r)
@@ -243,7 +243,7 @@ func (b *batch) placeReady(id tree.SessionID, r *tree.Ready) Ready {
 	row := Ready{Session: id, Ready: *r, Replica: b.Replica, tenant: s.Tenant}
 	free, lease := b.window.available()
 	switch {
-	case s.Running+s.Pending > s.Cap():
+	case holdsBack(s):
 		row.announcedUntil = heldBack
 	case free > b.announced:
 		b.announced++

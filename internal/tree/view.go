@@ -114,11 +114,11 @@ func (v *View) MarkCommitted() {
 func (v *View) HeldTask(id TaskID) *Task { return v.tasks[id] }
 
 // StoredTask returns a task as its row has it; nil if it has no row or the view does not hold it.
-// The task is overwritten when changes are committed.
+// The task is overwritten when changes are committed, and it is the held one until that may change.
 func (v *View) StoredTask(id TaskID) *Task { return v.stored[id] }
 
 func (v *View) store(t *Task) {
-	if stored := v.stored[t.ID]; stored != nil && stored != t {
+	if stored := v.stored[t.ID]; stored != nil {
 		*stored = *t
 		return
 	}
