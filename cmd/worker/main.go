@@ -53,7 +53,6 @@ type options struct {
 }
 
 func main() {
-	sandbox.Init()
 	var f options
 	assembly.AnswerHealthCheck(os.Args[1:])
 	flags.Parse(&f, "Runs agents for a Coppice orchestrator.")

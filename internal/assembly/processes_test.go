@@ -21,7 +21,6 @@ import (
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 	"github.com/coppice-run/coppice/internal/proctest"
 	"github.com/coppice-run/coppice/internal/redistest"
-	"github.com/coppice-run/coppice/internal/sandbox"
 )
 
 // deployment is orchestrators and workers as processes of their own.
@@ -76,7 +75,6 @@ var build = sync.OnceValues(func() (string, error) {
 })
 
 func TestMain(m *testing.M) {
-	sandbox.Init()
 	if orchestrators := os.Getenv(mortalVariable); orchestrators != "" {
 		if err := mortal(orchestrators, os.Args[1:]); err != nil {
 			fmt.Fprintln(os.Stderr, err)

@@ -19,11 +19,9 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/coppice-run/coppice/internal/cli"
-	"github.com/coppice-run/coppice/internal/sandbox"
 )
 
 func TestMain(m *testing.M) {
-	sandbox.Init()
 	testscript.Main(m, map[string]func(){"coppice": func() {
 		ctx, stop := cli.Signals()
 		os.Exit(cli.Main(ctx, cli.Process{

@@ -31,7 +31,6 @@ import (
 const asServer = "COPPICE_MCP_TEST_SERVER"
 
 func TestMain(m *testing.M) {
-	sandbox.Init()
 	if kind := os.Getenv(asServer); kind != "" {
 		if err := serveStdio(kind); err != nil {
 			fmt.Fprintln(os.Stderr, err)

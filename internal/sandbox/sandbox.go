@@ -2,8 +2,8 @@
 // files outside of the workspace, the worker's secrets or the network, and they do not outlive
 // the call that started them.
 //
-// A command is started in stages. A stage is this binary started again; [Init], the first call
-// in main, runs the stage:
+// A command is started in stages. A stage is this binary started again, in which this package
+// runs the stage when it is initialised:
 //
 //	worker ── supervise ─────────────── confine ── command     (namespaces: native, or none)
 //	worker ── supervise ── bubblewrap ── confine ── command
@@ -61,11 +61,8 @@ type Config struct {
 }
 
 // New creates a sandbox. It tests each layer. With [Required] it fails if one is unavailable,
-// and names it. The process must have called [Init].
+// and names it.
 func New(c Config) (*Sandbox, error) {
-	if !initCalled.Load() {
-		return nil, errors.New("make a sandbox: the program's main has to call sandbox.Init before anything else")
-	}
 	mode, err := ParseMode(string(c.Mode))
 	if err != nil {
 		return nil, err

@@ -10,7 +10,6 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
@@ -24,14 +23,10 @@ const (
 	stageHold      = "hold"
 )
 
-// initCalled records that main has called Init. A program without that call would run its own
-// main where a stage should run, for each command.
-var initCalled atomic.Bool
-
-// Init must be the first call in the main of a program with a Sandbox, and in TestMain for
-// tests. In a stage of a command it does the work of the stage and does not return.
-func Init() {
-	initCalled.Store(true)
+// init does the work of the stage in a stage of a command, and does not return then. Every command
+// waits for this, so it does not wait for main: most packages of a program are initialised after
+// this one, which imports little and whose path comes early.
+func init() { //nolint:gochecknoinits // It has to run before the initialisation of other packages.
 	if len(os.Args) != 3 || os.Args[1] != marker {
 		return
 	}

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os/exec"
 	"runtime"
-	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -16,16 +15,10 @@ import (
 // closeTimeout is how long the pipes may stay open after a command has ended.
 const closeTimeout = 2 * time.Second
 
-// initCalled records that main has called Init.
-var initCalled atomic.Bool
-
 type (
 	way    string
 	owners struct{}
 )
-
-// Init only records the call: there are no stages here.
-func Init() { initCalled.Store(true) }
 
 func (s *Sandbox) probe(Config) error {
 	if s.mode == Off {

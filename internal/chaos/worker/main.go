@@ -18,7 +18,6 @@ import (
 	"github.com/coppice-run/coppice/internal/chaos"
 	"github.com/coppice-run/coppice/internal/flags"
 	"github.com/coppice-run/coppice/internal/model/scripted"
-	"github.com/coppice-run/coppice/internal/sandbox"
 )
 
 type options struct {
@@ -32,7 +31,6 @@ type options struct {
 }
 
 func main() {
-	sandbox.Init()
 	var f options
 	flags.Parse(&f, "Runs agents for a campaign, and records what it is told.")
 	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
