@@ -63,18 +63,46 @@ func MakeFile(root *os.Root, name string, mode fs.FileMode) (*os.File, error) {
 // MakeDirs creates the missing directories of a path. Each belongs to the owner of its parent.
 func MakeDirs(root *os.Root, dir string, mode fs.FileMode) error {
 	if os.Geteuid() == 0 {
-		parts := strings.Split(filepath.Clean(dir), string(filepath.Separator))
-		for i := range parts {
-			part := filepath.Join(parts[:i+1]...)
-			if root.Mkdir(part, mode) != nil {
-				continue // MkdirAll reports the error
-			}
-			if err := chownToParent(root, part); err != nil {
-				return err
-			}
+		if err := makeOwnedDirs(root, dir, mode); err != nil {
+			return err
 		}
 	}
 	return root.MkdirAll(dir, mode)
+}
+
+// makeOwnedDirs does so until one can't be created, the reason for which MkdirAll reports. A path can
+// have thousands of them, so each is created in the one before, and not looked up from the root.
+func makeOwnedDirs(root *os.Root, dir string, mode fs.FileMode) error {
+	parts := strings.Split(filepath.Clean(dir), string(filepath.Separator))
+	existing := len(parts)
+	for existing > 0 && !exists(root, filepath.Join(parts[:existing]...)) {
+		existing--
+	}
+	parent, err := root.OpenRoot(filepath.Join(".", filepath.Join(parts[:existing]...)))
+	for i := existing; err == nil && parent != nil && i < len(parts); i++ {
+		parent, err = makeOwnedDir(parent, parts[i], mode)
+	}
+	if parent != nil {
+		return parent.Close()
+	}
+	return err
+}
+
+// makeOwnedDir creates a directory and opens it; nil if it can't be created. It closes the parent.
+func makeOwnedDir(parent *os.Root, name string, mode fs.FileMode) (*os.Root, error) {
+	defer parent.Close()
+	if parent.Mkdir(name, mode) != nil {
+		return nil, nil
+	}
+	if err := chownToParent(parent, name); err != nil {
+		return nil, err
+	}
+	return parent.OpenRoot(name)
+}
+
+func exists(root *os.Root, name string) bool {
+	_, err := root.Stat(name)
+	return err == nil
 }
 
 // ChownLike gives a directory that this process has created to the owner of another one.
