@@ -105,12 +105,23 @@ func (g *Gate) register(l *proxiedStream, cut func()) (closed func()) {
 	}
 }
 
-// isDue counts a request and reports whether it is the step of the fault.
-func (g *Gate) isDue(req *pb.WorkRequest) bool {
+// isDueAt counts the step that a request is and reports whether it is the step of the fault.
+func (g *Gate) isDueAt(req *pb.WorkRequest) bool {
 	step, is := stepOf(req)
-	if !is {
-		return false
-	}
+	return is && (step != Claim || g.countsAsked()) && g.isDue(step)
+}
+
+// isDueAtGrant does it for a claim that was granted.
+func (g *Gate) isDueAtGrant() bool { return !g.countsAsked() && g.isDue(Claim) }
+
+// countsAsked reports whether a claim counts when a worker asks for it. Otherwise it counts when
+// it is granted: one that is refused is no step.
+func (g *Gate) countsAsked() bool {
+	return g.fault != nil && g.fault.Moment.Step == Claim && !g.fault.Moment.After
+}
+
+// isDue counts a step and reports whether it is the step of the fault.
+func (g *Gate) isDue(step Step) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.due {
@@ -144,8 +155,8 @@ type proxiedStream struct {
 
 	mu       sync.Mutex
 	agent    string
-	awaiting bool  // the fault happens at the response to the request with this seq
-	seq      int64 // 0 for a claim
+	awaiting bool // the fault happens at the response to the request with this seq
+	seq      int64
 	opened   []call
 }
 
@@ -163,7 +174,7 @@ func (l *proxiedStream) forwardRequests() bool {
 		if offered := req.GetTakes(); offered != nil {
 			offered.StandBy = false // a run that arrives this way would come at no step of a worker
 		}
-		switch due := l.gate.isDue(req); {
+		switch due := l.gate.isDueAt(req); {
 		case due && l.gate.fault.Moment.After:
 			l.awaitResponse(req.GetSeq())
 		case due:
@@ -212,17 +223,14 @@ func (l *proxiedStream) forwardResponses() error {
 func (l *proxiedStream) observe(resp *pb.WorkResponse) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	isClaimed := false
 	switch k := resp.GetKind().(type) {
 	case *pb.WorkResponse_Assignment:
-		isClaimed = true
 		l.noteAssignment(k.Assignment)
-	case *pb.WorkResponse_Refused:
-		isClaimed = true
+		return l.gate.isDueAtGrant()
 	case *pb.WorkResponse_Transcript:
 		l.gate.noteUnknown(l.opened, k.Transcript)
 	}
-	if !l.awaiting || resp.GetSeq() != l.seq || l.seq == 0 && !isClaimed {
+	if !l.awaiting || resp.GetSeq() != l.seq {
 		return false
 	}
 	l.awaiting = false
