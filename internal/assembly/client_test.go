@@ -30,7 +30,8 @@ type client struct {
 	pb.ApprovalServiceClient
 	work    pb.WorkerServiceClient
 	running *assembly.Running
-	patient bool // calls wait for the server to come up
+	patient bool   // calls wait for the server to come up
+	server  string // the address that a watch got its last event from
 }
 
 func newClient(t *testing.T, conn grpc.ClientConnInterface) *client {

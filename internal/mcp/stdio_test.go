@@ -204,16 +204,28 @@ func TestDeaf(t *testing.T) {
 func TestDown(t *testing.T) {
 	t.Parallel()
 	quicker := quick()
-	quicker.connect, quicker.settle, quicker.back = 200*time.Millisecond, 50*time.Millisecond, 50*time.Millisecond
+	quicker.settle, quicker.back = 50*time.Millisecond, 50*time.Millisecond
+	hasty := quicker
+	hasty.connect = 200 * time.Millisecond
 	mute, broken, gone := stdio("mute"), stdio("broken"), stdio("plain")
 	mute.Name, broken.Name, gone.Name, gone.Command = "mute", "broken", "gone", "/nowhere/server"
-	k := keep(t, quicker, mute, broken, gone)
-	tools, missing := k.Tools(context.Background(), all)
-	if len(tools) != 0 || len(missing) != 3 || missing[0] != (tool.Missing{Entry: "mcp__mute__*", Why: "the MCP server can't be reached"}) {
-		t.Errorf("tools %v, missing %v", tools, missing)
-	}
-	for _, text := range []string{"mcp_server=mute error=\"connecting: ", "exit status 3", "no such file", `stream=stderr text="no such module"`} {
-		k.logged(text)
+	for _, down := range []struct {
+		times   times
+		servers []Server
+		logged  []string
+	}{
+		{hasty, []Server{mute}, []string{"mcp_server=mute error=\"connecting: "}},
+		{quicker, []Server{broken, gone}, []string{"exit status 3", "no such file", `stream=stderr text="no such module"`}},
+	} {
+		k := keep(t, down.times, down.servers...)
+		tools, missing := k.Tools(context.Background(), all)
+		if len(tools) != 0 || len(missing) != len(down.servers) ||
+			missing[0] != (tool.Missing{Entry: "mcp__" + down.servers[0].Name + "__*", Why: "the MCP server can't be reached"}) {
+			t.Errorf("tools %v, missing %v", tools, missing)
+		}
+		for _, text := range down.logged {
+			k.logged(text)
+		}
 	}
 
 	file := t.TempDir() + "/server"
@@ -224,7 +236,7 @@ func TestDown(t *testing.T) {
 	s.Command = file
 	quicker = quick()
 	quicker.back = 50 * time.Millisecond
-	k = keepIn(t, sandbox.Off, quicker, s)
+	k := keepIn(t, sandbox.Off, quicker, s)
 	k.tool("mcp__s__die")
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"sync"
 
 	"github.com/coppice-run/coppice/internal/tree"
 )
@@ -73,19 +74,36 @@ func CountLooks(s *Store) *Looks {
 	return c
 }
 
-// Looks counts, of statements, how often they were asked, and the rows that they gave; and
-// transactions.
+// Looks counts, of statements, how often they were asked, and the rows that they gave.
 type Looks struct {
 	writer
-	Asked, Rows  map[string]int
-	Transactions int
+
+	mu          sync.Mutex
+	asked, rows map[string]int
 }
 
 // Forget begins anew.
-func (l *Looks) Forget() { l.Asked, l.Rows, l.Transactions = map[string]int{}, map[string]int{}, 0 }
+func (l *Looks) Forget() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.asked, l.rows = map[string]int{}, map[string]int{}
+}
+
+// Of gives how often a statement was asked, and how many rows it gave.
+func (l *Looks) Of(statement string) (asked, rows int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.asked[statement], l.rows[statement]
+}
+
+func (l *Looks) add(statement string, asked, rows int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.asked[statement] += asked
+	l.rows[statement] += rows
+}
 
 func (l *Looks) transact(ctx context.Context, work func(transaction) error) error {
-	l.Transactions++
 	return l.writer.transact(ctx, func(tx transaction) error { return work(counting{tx, l}) })
 }
 
@@ -97,9 +115,9 @@ type counting struct {
 
 func (c counting) load(ctx context.Context, lookups ...lookup) error {
 	for i, l := range lookups {
-		c.looks.Asked[l.name] += len(l.keys)
+		c.looks.add(l.name, len(l.keys), 0)
 		lookups[i].scan = func(row row) error {
-			c.looks.Rows[l.name]++
+			c.looks.add(l.name, 0, 1)
 			return l.scan(row)
 		}
 	}

@@ -45,7 +45,7 @@ func TestPickReads(t *testing.T) {
 			if len(taken) != min(room, all) || most != c.loudest || len(got) != c.tenants {
 				t.Errorf("%d runs of %d tenants were taken, of one %d", len(taken), len(got), most)
 			}
-			if rows, asked := looks.Rows["ready_due"], looks.Asked["ready_due"]; rows > 2*room || asked > c.asked {
+			if asked, rows := looks.Of("ready_due"); rows > 2*room || asked > c.asked {
 				t.Errorf("%d rows of %d queues were read to take %d", rows, asked, len(taken))
 			}
 		})
@@ -129,7 +129,7 @@ func TestPickAlone(t *testing.T) {
 			picked[r.Task] = true
 		}
 	}
-	if asked := looks.Asked["ready_due"]; asked != 0 {
+	if asked, _ := looks.Of("ready_due"); asked != 0 {
 		t.Errorf("%d queues were read", asked)
 	}
 	beat("replica-2")
@@ -139,7 +139,7 @@ func TestPickAlone(t *testing.T) {
 			t.Errorf("that %s was picked before is %v", r.Task, r.Again)
 		}
 	}
-	if asked := looks.Asked["ready_due"]; len(taken) != 12 || asked == 0 {
+	if asked, _ := looks.Of("ready_due"); len(taken) != 12 || asked == 0 {
 		t.Errorf("beside another replica, %d were picked from %d queues", len(taken), asked)
 	}
 }

@@ -127,11 +127,12 @@ func TestACutAnswerIsNone(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, api string) {
 		whole := record(t, api, rich())
+		cut := &replay{header: whole.header}
+		m := apis[api](t, "http://provider", &http.Client{Transport: cut})
 		cuts := 0
 		for n := range len(whole.body) + 1 {
 			for _, end := range []error{nil, io.ErrUnexpectedEOF} {
-				cut := replay{header: whole.header, body: whole.body[:n], err: end}
-				m := apis[api](t, "http://provider", &http.Client{Transport: cut})
+				cut.body, cut.err = whole.body[:n], end
 				answer, err := m.Generate(t.Context(), ask(), nil)
 				if n == len(whole.body) {
 					if err != nil {
