@@ -155,6 +155,7 @@ type proxiedStream struct {
 
 	mu       sync.Mutex
 	agent    string
+	claiming bool // a claim has no response yet
 	awaiting bool // the fault happens at the response to the request with this seq
 	seq      int64
 	opened   []call
@@ -174,6 +175,9 @@ func (l *proxiedStream) forwardRequests() bool {
 		if offered := req.GetTakes(); offered != nil {
 			offered.StandBy = false // a run that arrives this way would come at no step of a worker
 		}
+		if req.GetClaim() != nil {
+			l.setClaiming()
+		}
 		switch due := l.gate.isDueAt(req); {
 		case due && l.gate.fault.Moment.After:
 			l.awaitResponse(req.GetSeq())
@@ -192,6 +196,12 @@ func (l *proxiedStream) currentAgent() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.agent
+}
+
+func (l *proxiedStream) setClaiming() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.claiming = true
 }
 
 func (l *proxiedStream) awaitResponse(seq int64) {
@@ -226,7 +236,12 @@ func (l *proxiedStream) observe(resp *pb.WorkResponse) bool {
 	switch k := resp.GetKind().(type) {
 	case *pb.WorkResponse_Assignment:
 		l.noteAssignment(k.Assignment)
-		return l.gate.isDueAtGrant()
+		if l.claiming { // otherwise it was given at another step
+			l.claiming = false
+			return l.gate.isDueAtGrant()
+		}
+	case *pb.WorkResponse_Refused:
+		l.claiming = false
 	case *pb.WorkResponse_Transcript:
 		l.gate.noteUnknown(l.opened, k.Transcript)
 	}

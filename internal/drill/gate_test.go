@@ -11,7 +11,8 @@ import (
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 )
 
-// granting is an orchestrator that refuses some claims before it grants one.
+// granting is an orchestrator that refuses some claims before it grants one, and gives a run at
+// each park.
 type granting struct {
 	pb.UnimplementedWorkerServiceServer
 	refuses int
@@ -24,7 +25,7 @@ func (g *granting) Work(stream grpc.BidiStreamingServer[pb.WorkRequest, pb.WorkR
 			return err
 		}
 		resp := &pb.WorkResponse{Kind: &pb.WorkResponse_Assignment{Assignment: &pb.Assignment{Task: &pb.Task{Agent: req.GetClaim().GetTaskId()}}}}
-		if g.refuses > 0 {
+		if req.GetClaim() != nil && g.refuses > 0 {
 			g.refuses--
 			resp.Kind = &pb.WorkResponse_Refused{Refused: &pb.Refused{Cause: pb.RefusedCause_REFUSED_CAUSE_STALE}}
 		}
@@ -54,8 +55,9 @@ func served(t *testing.T, s pb.WorkerServiceServer) pb.WorkerServiceClient {
 	return pb.NewWorkerServiceClient(conn)
 }
 
-// TestRefusedClaims: a claim that is refused is no step, so a fault after a claim waits for one that
-// is granted, while one before a claim happens at the first that is asked for.
+// TestRefusedClaims: a claim that is refused is no step, and neither is what a run is given without
+// one, so a fault after a claim waits for one that is granted. A fault before a claim happens at the
+// first that is asked for.
 func TestRefusedClaims(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -74,6 +76,12 @@ func TestRefusedClaims(t *testing.T) {
 			stream, err := served(t, gate).Work(t.Context())
 			if err != nil {
 				t.Fatal(err)
+			}
+			if err := stream.Send(&pb.WorkRequest{Kind: &pb.WorkRequest_Park{Park: &pb.Park{}}}); err != nil {
+				t.Fatal(err)
+			}
+			if given, err := stream.Recv(); given.GetAssignment() == nil {
+				t.Fatalf("at a park came %v, %v", given, err)
 			}
 			refused := 0
 			for _, task := range []string{"first", "second", "third"} {
