@@ -61,10 +61,8 @@ func Start(t testing.TB) *Server {
 			t.Fatal(err)
 		}
 	}
-	out, err := s.command("initdb", "--pgdata", s.data(), "--auth=trust", "--username=postgres",
-		"--encoding=UTF8", "--no-locale", "--no-sync").CombinedOutput()
-	if err != nil {
-		t.Fatalf("making a database: %v\n%s", err, out)
+	if err := s.initialise(); err != nil {
+		t.Fatalf("making a database: %v", err)
 	}
 	s.Server = proctest.Start(t, proctest.Program{
 		Name: "postgres", Ready: "ready to accept connections",
