@@ -36,8 +36,9 @@ type Config struct {
 // Places manages the directories of the runs of a worker. It is safe for concurrent use.
 type Places struct {
 	Config
-	mu   sync.Mutex
-	open map[string]*shared // by path; without directories that were replaced on disk
+	lockTimeout time.Duration // changesLockTimeout
+	mu          sync.Mutex
+	open        map[string]*shared // by path; without directories that were replaced on disk
 }
 
 // shared is an open directory with its users. They share one Workspace, which serialises their
@@ -80,7 +81,7 @@ func New(c Config) (*Places, error) {
 			return nil, fmt.Errorf("workspaces: %w", err)
 		}
 	}
-	return &Places{Config: c, open: map[string]*shared{}}, nil
+	return &Places{Config: c, lockTimeout: changesLockTimeout, open: map[string]*shared{}}, nil
 }
 
 // Run identifies a run and the directory that it works in.
@@ -257,7 +258,7 @@ func (p *Place) ChangesNote(ctx context.Context) string {
 	}
 	own := p.own[len(p.own)-1]
 	var left changes
-	waiting, cancel := context.WithTimeout(ctx, changesLockTimeout)
+	waiting, cancel := context.WithTimeout(ctx, p.places.lockTimeout)
 	defer cancel()
 	err := p.places.inRepository(waiting, p.base.Resolved(), func(repo *repository) (err error) {
 		left, err = p.changes(ctx, repo)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -260,6 +261,9 @@ func TestManyAtOnce(t *testing.T) {
 	t.Parallel()
 	w := plant(t)
 	workers := []*Places{w.Places, places(t, Config{Dir: w.dir})}
+	for _, p := range workers {
+		p.lockTimeout = time.Hour // they wait for each other, however slow the machine is
+	}
 	var all sync.WaitGroup
 	for i := range 6 {
 		all.Go(func() {
