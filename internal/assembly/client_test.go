@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -30,8 +31,8 @@ type client struct {
 	pb.ApprovalServiceClient
 	work    pb.WorkerServiceClient
 	running *assembly.Running
-	patient bool   // calls wait for the server to come up
-	server  string // the address that a watch got its last event from
+	patient bool         // calls wait for the server to come up
+	server  atomic.Value // the address that a watch got its last event from, a string
 }
 
 func newClient(t *testing.T, conn grpc.ClientConnInterface) *client {

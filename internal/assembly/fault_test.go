@@ -215,7 +215,7 @@ func (c *client) watch(session string, see func(*pb.Event) (enough bool)) watche
 				break
 			}
 			if from, ok := peer.FromContext(stream.Context()); ok {
-				c.server = from.Addr.String()
+				c.server.Store(from.Addr.String())
 			}
 			if !broke.IsZero() {
 				w.breaks, broke = append(w.breaks, time.Since(broke)), time.Time{}

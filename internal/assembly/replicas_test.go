@@ -35,7 +35,7 @@ func TestReplicasAreEqual(t *testing.T) {
 	c := d.client()
 	strikes := often(4, 100)
 	all := c.storm(strikes, 25, func(i int) {
-		i = (slices.Index(d.addresses, c.server) + i%2) % len(d.addresses)
+		i = (slices.Index(d.addresses, c.server.Load().(string)) + i%2) % len(d.addresses)
 		d.kill(orchestratorName(i))
 		d.startOrchestrator(i)
 		d.serves(i)
