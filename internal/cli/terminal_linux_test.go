@@ -22,7 +22,8 @@ import (
 //		terminal of 80x24, as it came, is the output
 //	types CODE TEXT KEY… -- coppice ARG…
 //		does so with a terminal for its input and its errors too; once a text is on
-//		its screen its key is typed, until the next text is, or the command has ended
+//		its screen its key is typed, until the next text is, or the command has ended.
+//		^C is typed once, because a second one would end the command without a word
 func TestTerminal(t *testing.T) {
 	t.Parallel()
 	params := scripts("testdata/terminal")
@@ -70,7 +71,7 @@ func types(ts *testscript.TestScript, neg bool, args []string) {
 	defer again.Stop()
 	giveUp := time.After(untilAtMost)
 	typed, key := args[1:end], ""
-	escapes := strings.NewReplacer("^C", "\x03")
+	const interrupt = "\x03"
 	for going := true; going; {
 		var piece string
 		select {
@@ -79,10 +80,13 @@ func types(ts *testscript.TestScript, neg bool, args []string) {
 			_, err = screen.WriteString(piece)
 			ts.Check(err)
 			if len(typed) > 0 && strings.Contains(screen.String(), typed[0]) {
-				key, typed = escapes.Replace(typed[1]), typed[2:]
+				key, typed = strings.ReplaceAll(typed[1], "^C", interrupt), typed[2:]
 			}
 		case <-again.C:
 			_, _ = io.WriteString(ours, key) // which fails once it has ended
+			if key == interrupt {
+				key = ""
+			}
 		case <-giveUp:
 			ts.Logf("it has not ended; the screen:\n%s", screen)
 			ts.Check(cmd.Process.Kill())
