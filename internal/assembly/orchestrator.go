@@ -187,6 +187,10 @@ func (o Orchestrator) open(ctx context.Context, c store.Config) (*store.Store, e
 		}))
 }
 
+// stopTimeout is how long an orchestrator that is told to stop begins transactions. It needs so long
+// only if the database does not respond; then each takes seconds to fail.
+const stopTimeout = 4 * time.Second
+
 // serve runs the parts. The server stops before the service, and the service before the store,
 // because each still records something while it stops.
 func (o Orchestrator) serve(ctx context.Context, db *store.Store, svc *orchestrator.Service, ready func()) error {
@@ -208,6 +212,7 @@ func (o Orchestrator) serve(ctx context.Context, db *store.Store, svc *orchestra
 	}
 	g.Go(func() error {
 		<-running.Done()
+		time.AfterFunc(stopTimeout, stopStore)
 		svc.Stop()
 		server.Shutdown()
 		svc.Wait()

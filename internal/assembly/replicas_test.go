@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
@@ -164,6 +166,26 @@ func TestKilledPostgresOnlyDelays(t *testing.T) {
 	})
 	c.survived(all)
 	t.Logf("%d trees; %d runs were redelivered", len(all), len(redelivered(all)))
+}
+
+// TestAnOrchestratorStopsWithoutItsDatabase: what it can't record any more does not hold it up.
+func TestAnOrchestratorStopsWithoutItsDatabase(t *testing.T) {
+	t.Parallel()
+	d, server := replicas(t, slow)
+	c, seen := d.client(), 0
+	c.watch(c.create("go").GetId(), func(*pb.Event) (enough bool) {
+		seen++
+		return seen == 25
+	})
+	server.Kill()
+	_, err := c.CreateSession(c.ctx(), &pb.CreateSessionRequest{Message: &pb.UserMessage{Text: "go"}})
+	if status.Code(err) != codes.Unavailable {
+		t.Errorf("without a database a session was created: %v", err)
+	}
+	for i := range d.addresses {
+		t.Logf("orchestrator %d ended within %s", i+1, d.terminate(orchestratorName(i)))
+	}
+	server.Restart()
 }
 
 // TestNobodyIsNudgedInVain: a replica that is alone tells nobody what it commits, and one

@@ -86,6 +86,9 @@ func (c *committer) submitStep(ctx context.Context, step func(context.Context, *
 }
 
 func (c *committer) enqueue(ctx context.Context, p *Pending) error {
+	if err := ctx.Err(); err != nil {
+		return err // the select could still choose the queue
+	}
 	select {
 	case c.queue <- p:
 		return nil
