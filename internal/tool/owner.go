@@ -88,10 +88,14 @@ func makeOwnedDirs(root *os.Root, dir string, mode fs.FileMode) error {
 	return err
 }
 
-// makeOwnedDir creates a directory and opens it; nil if it can't be created. It closes the parent.
+// makeOwnedDir creates a directory, unless somebody else was first, and opens it; nil if it can't be
+// created. It closes the parent.
 func makeOwnedDir(parent *os.Root, name string, mode fs.FileMode) (*os.Root, error) {
 	defer parent.Close()
-	if parent.Mkdir(name, mode) != nil {
+	switch err := parent.Mkdir(name, mode); {
+	case errors.Is(err, fs.ErrExist):
+		return parent.OpenRoot(name)
+	case err != nil:
 		return nil, nil
 	}
 	if err := chownToParent(parent, name); err != nil {
