@@ -188,7 +188,7 @@ func (o Orchestrator) open(ctx context.Context, c store.Config) (*store.Store, e
 }
 
 // stopTimeout is how long an orchestrator that is told to stop begins transactions. It needs so long
-// only if the database does not respond; then each takes seconds to fail.
+// only if the database can't be reached; then each takes seconds to fail.
 const stopTimeout = 4 * time.Second
 
 // serve runs the parts. The server stops before the service, and the service before the store,

@@ -111,7 +111,7 @@ func (g *Gate) isDueAt(req *pb.WorkRequest) bool {
 	return is && (step != Claim || g.countsAsked()) && g.isDue(step)
 }
 
-// isDueAtGrant does it for a claim that was granted.
+// isDueAtGrant counts a claim that was granted and reports whether it is the step of the fault.
 func (g *Gate) isDueAtGrant() bool { return !g.countsAsked() && g.isDue(Claim) }
 
 // countsAsked reports whether a claim counts when a worker asks for it. Otherwise it counts when

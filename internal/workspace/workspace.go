@@ -36,7 +36,7 @@ type Config struct {
 // Places manages the directories of the runs of a worker. It is safe for concurrent use.
 type Places struct {
 	Config
-	lockTimeout time.Duration // changesLockTimeout
+	lockTimeout time.Duration // changesLockTimeout, except in tests
 	mu          sync.Mutex
 	open        map[string]*shared // by path; without directories that were replaced on disk
 }
