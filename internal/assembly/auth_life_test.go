@@ -120,7 +120,6 @@ func TestProcessesThatTrustNobody(t *testing.T) {
 	}
 	defer conn.Close()
 	c := newClient(t, conn)
-	c.patient = true
 	session := c.create("go").GetId()
 	if root := c.wait(session, ""); root.GetState() != pb.TaskState_TASK_STATE_COMPLETED {
 		t.Errorf("the root is %s: %s", root.GetState(), root.GetDetail())

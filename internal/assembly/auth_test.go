@@ -91,7 +91,6 @@ func (c *client) as(token string) (*client, *grpc.ClientConn) {
 	}
 	c.t.Cleanup(func() { conn.Close() })
 	other := newClient(c.t, conn)
-	other.patient = true
 	return other, conn
 }
 
@@ -204,7 +203,7 @@ func (c *client) settle(agent string) belongings {
 	b := belongings{agent: agent}
 	resp, err := c.CreateSession(c.ctx(), &pb.CreateSessionRequest{
 		Title: secret, Message: &pb.UserMessage{Text: secret}, Permissions: &pb.Permissions{Ask: []string{"ls(.)"}},
-	}, grpc.WaitForReady(true))
+	})
 	if err != nil {
 		c.t.Fatal(err)
 	}

@@ -6,8 +6,6 @@ import (
 	"path/filepath"
 	"testing"
 
-	"google.golang.org/grpc"
-
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 	"github.com/coppice-run/coppice/internal/pgtest"
 	"github.com/coppice-run/coppice/internal/proctest"
@@ -60,7 +58,7 @@ func (d *deployment) killAll() *client {
 	}
 	d.startAll()
 	c := d.client()
-	if _, err := c.ListAgents(c.ctx(), &pb.ListAgentsRequest{}, grpc.WaitForReady(true)); err != nil {
+	if _, err := c.ListAgents(c.ctx(), &pb.ListAgentsRequest{}); err != nil {
 		d.t.Fatal(err)
 	}
 	return c

@@ -5,11 +5,14 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"regexp"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/coppice-run/coppice/internal/assembly"
@@ -31,11 +34,32 @@ type client struct {
 	pb.ApprovalServiceClient
 	work    pb.WorkerServiceClient
 	running *assembly.Running
-	patient bool         // calls wait for the server to come up
 	server  atomic.Value // the address that a watch got its last event from, a string
 }
 
+// patientConn is a connection for a busy machine, which may take long to connect and may lose what
+// is connected: calls wait until it is up, and those that only read are made again if it breaks.
+type patientConn struct{ grpc.ClientConnInterface }
+
+var reads = regexp.MustCompile(`/(Get|List|Wait|Diagnose)[A-Za-z]*$`)
+
+func (c patientConn) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
+	for {
+		err := c.ClientConnInterface.Invoke(ctx, method, args, reply, append(opts, grpc.WaitForReady(true))...)
+		said := status.Convert(err)
+		broke := said.Code() == codes.Unavailable && len(said.Details()) == 0 // what the server refuses has details
+		if !broke || !reads.MatchString(method) {
+			return err
+		}
+	}
+}
+
+func (c patientConn) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+	return c.ClientConnInterface.NewStream(ctx, desc, method, append(opts, grpc.WaitForReady(true))...)
+}
+
 func newClient(t *testing.T, conn grpc.ClientConnInterface) *client {
+	conn = patientConn{conn}
 	return &client{
 		t:                    t,
 		SessionServiceClient: pb.NewSessionServiceClient(conn),
@@ -72,7 +96,7 @@ func setup(t *testing.T, scenario string, change func(*assembly.Dev)) *client {
 		}
 	})
 	c := newClient(t, running.Conn())
-	c.running, c.patient = running, true // a busy machine may take long to connect
+	c.running = running
 	return c
 }
 
@@ -88,7 +112,7 @@ func (c *client) create(text string) *pb.Session {
 	if text != "" {
 		req.Message = &pb.UserMessage{Text: text}
 	}
-	resp, err := c.CreateSession(c.ctx(), req, grpc.WaitForReady(c.patient))
+	resp, err := c.CreateSession(c.ctx(), req)
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -98,8 +122,7 @@ func (c *client) create(text string) *pb.Session {
 // idle watches a session from the start until it is idle.
 func (c *client) idle(session string) ([]*pb.Event, *pb.Idle) {
 	c.t.Helper()
-	stream, err := c.WatchSession(c.ctx(), &pb.WatchSessionRequest{SessionId: session, UntilIdle: true},
-		grpc.WaitForReady(c.patient))
+	stream, err := c.WatchSession(c.ctx(), &pb.WatchSessionRequest{SessionId: session, UntilIdle: true})
 	if err != nil {
 		c.t.Fatal(err)
 	}

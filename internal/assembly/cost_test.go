@@ -3,8 +3,6 @@ package assembly_test
 import (
 	"testing"
 
-	"google.golang.org/grpc"
-
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 )
 
@@ -59,7 +57,7 @@ func TestWhatATreeCosts(t *testing.T) {
 		d.orchestratorFlags = []string{"--prices", d.in("prices.yaml")}
 	}, func(t *testing.T, d *deployment) {
 		c := d.client()
-		created, err := c.CreateSession(c.ctx(), &pb.CreateSessionRequest{Message: &pb.UserMessage{Text: "go"}}, grpc.WaitForReady(true))
+		created, err := c.CreateSession(c.ctx(), &pb.CreateSessionRequest{Message: &pb.UserMessage{Text: "go"}})
 		if err != nil {
 			t.Fatal(err)
 		}

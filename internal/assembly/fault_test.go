@@ -208,7 +208,7 @@ func (c *client) watch(session string, see func(*pb.Event) (enough bool)) watche
 	for {
 		stream, err := c.WatchSession(ctx, &pb.WatchSessionRequest{
 			SessionId: session, AfterSeq: int64(len(w.events)),
-		}, grpc.WaitForReady(true))
+		})
 		for err == nil {
 			var resp *pb.WatchSessionResponse
 			if resp, err = stream.Recv(); err != nil {
@@ -230,7 +230,7 @@ func (c *client) watch(session string, see func(*pb.Event) (enough bool)) watche
 			}
 		}
 		if ctx.Err() != nil {
-			c.t.Fatalf("session %s after %d events: %v, %v", session, len(w.events), context.Cause(ctx), err)
+			c.t.Fatalf("session %s after %d events: %v, %v\n%v", session, len(w.events), context.Cause(ctx), err, w.events)
 		}
 		if !errors.Is(err, io.EOF) && status.Code(err) != codes.Unavailable {
 			c.t.Fatalf("session %s after %d events: %v", session, len(w.events), err)

@@ -95,7 +95,6 @@ func openTheatre(t *testing.T) *theatre {
 		}
 		t.Cleanup(func() { conn.Close() })
 		c := newClient(t, conn)
-		c.patient = true
 		p.at = append(p.at, c)
 	}
 	first := *d

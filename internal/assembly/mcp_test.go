@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
-	"google.golang.org/grpc"
 
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 	"github.com/coppice-run/coppice/internal/mcp/mcptest"
@@ -78,7 +77,7 @@ func (c *client) asAgent(name, text string, p *pb.Permissions) string {
 	c.t.Helper()
 	resp, err := c.CreateSession(c.ctx(), &pb.CreateSessionRequest{
 		Agent: name, Message: &pb.UserMessage{Text: text}, Permissions: p,
-	}, grpc.WaitForReady(c.patient))
+	})
 	if err != nil {
 		c.t.Fatal(err)
 	}

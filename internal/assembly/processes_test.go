@@ -177,9 +177,7 @@ func (d *deployment) client() *client {
 		d.t.Fatal(err)
 	}
 	d.t.Cleanup(func() { conn.Close() })
-	c := newClient(d.t, conn)
-	c.patient = true
-	return c
+	return newClient(d.t, conn)
 }
 
 // slow is a tree whose agents take their time, so that something is always under way.

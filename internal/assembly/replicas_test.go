@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
@@ -103,7 +102,7 @@ func (d *deployment) serves(i int) {
 	alone := *d
 	alone.addresses = d.addresses[i : i+1]
 	c := alone.client()
-	if _, err := c.ListAgents(c.ctx(), &pb.ListAgentsRequest{}, grpc.WaitForReady(true)); err != nil {
+	if _, err := c.ListAgents(c.ctx(), &pb.ListAgentsRequest{}); err != nil {
 		d.t.Fatal(err)
 	}
 }
@@ -220,11 +219,7 @@ func TestADatabaseOutageIsNoDeath(t *testing.T) {
 	t.Parallel()
 	d, server := replicas(t, heldTree)
 	c := d.client()
-	arrivals := proctest.OpenLines(t, d.in("arrivals"))
-	session := c.bypassing("Survey the wood.")
-	for range heldLeaves {
-		arrivals.Next()
-	}
+	session := d.held(c)
 	const beats, failed = 6, "a heartbeat failed"
 	server.Kill()
 	until(t, "heartbeats that fail for longer than a replica may be silent", func() bool {
@@ -235,6 +230,50 @@ func TestADatabaseOutageIsNoDeath(t *testing.T) {
 		_, err := c.ListSessions(c.ctx(), &pb.ListSessionsRequest{})
 		return err == nil
 	})
+	d.letGo(c, session)
+}
+
+// TestPausesAreNoDeath pauses all replicas and workers again and again, each time for longer than a
+// stream may be silent, an attempt without a stream, and a replica without a heartbeat. Between two
+// pauses they hardly get to do anything.
+func TestPausesAreNoDeath(t *testing.T) {
+	t.Parallel()
+	d, _ := replicas(t, heldTree)
+	c := d.client()
+	session := d.held(c)
+	const (
+		pauses = 4
+		pause  = 5 * time.Second
+		awake  = 50 * time.Millisecond
+	)
+	for range pauses {
+		for name := range d.processes {
+			d.signal(name, syscall.SIGSTOP)
+		}
+		time.Sleep(pause)
+		for name := range d.processes {
+			d.signal(name, syscall.SIGCONT)
+		}
+		time.Sleep(awake)
+	}
+	d.letGo(c, session)
+}
+
+// held grows a heldTree until its leaves are at work.
+func (d *deployment) held(c *client) (session string) {
+	d.t.Helper()
+	arrivals := proctest.OpenLines(d.t, d.in("arrivals"))
+	session = c.bypassing("Survey the wood.")
+	for range heldLeaves {
+		arrivals.Next()
+	}
+	return session
+}
+
+// letGo lets the leaves of a heldTree end, each in its first attempt.
+func (d *deployment) letGo(c *client, session string) {
+	t := d.t
+	t.Helper()
 	d.write("go", "")
 	if root := c.wait(session, ""); root.GetResult() != "surveyed 2" {
 		t.Errorf("the root ended %s with %q", root.GetState(), root.GetResult())

@@ -17,7 +17,6 @@ import (
 	"sync"
 	"testing"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
@@ -218,7 +217,6 @@ func TestSecretsStayOut(t *testing.T) {
 // gives the session.
 func (c *client) plantAll() string {
 	c.t.Helper()
-	patient := grpc.WaitForReady(true)
 	metadata := map[string]string{}
 	for i, form := range planted(orchestratorsPW) {
 		metadata[fmt.Sprint("form ", i)] = form
@@ -227,7 +225,7 @@ func (c *client) plantAll() string {
 	created, err := c.CreateSession(c.ctx(), &pb.CreateSessionRequest{
 		Title: marker + orchestratorsPW, Metadata: metadata, Message: &pb.UserMessage{Text: plantedText(orchestratorsPW)},
 		IdempotencyKey: orchestratorsPW,
-	}, patient)
+	})
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -235,18 +233,18 @@ func (c *client) plantAll() string {
 	if _, err := c.SpawnTask(c.ctx(), &pb.SpawnTaskRequest{
 		SessionId: session, Agent: "explore", Prompt: plantedText(orchestratorsPW), Description: orchestratorsPW,
 		Context: []string{plantedText(orchestratorsPW)},
-	}, patient); err != nil {
+	}); err != nil {
 		c.t.Fatal(err)
 	}
-	if _, err := c.UpdateSession(c.ctx(), &pb.UpdateSessionRequest{SessionId: session, Title: marker + url.QueryEscape(orchestratorsPW)}, patient); err != nil {
+	if _, err := c.UpdateSession(c.ctx(), &pb.UpdateSessionRequest{SessionId: session, Title: marker + url.QueryEscape(orchestratorsPW)}); err != nil {
 		c.t.Fatal(err)
 	}
 	if _, err := c.PutAgent(c.ctx(), &pb.PutAgentRequest{
 		Definition: "---\nname: mole\ndescription: d\nmode: subagent\n---\n" + plantedText(orchestratorsPW),
-	}, patient); err != nil {
+	}); err != nil {
 		c.t.Fatal(err)
 	}
-	_, err = c.GetTask(c.ctx(), &pb.GetTaskRequest{SessionId: session, TaskId: orchestratorsPW}, patient)
+	_, err = c.GetTask(c.ctx(), &pb.GetTaskRequest{SessionId: session, TaskId: orchestratorsPW})
 	if text := status.Convert(err).Message(); err == nil || strings.Contains(text, orchestratorsPW) {
 		c.t.Errorf("a wrong request was answered with %q", text)
 	}

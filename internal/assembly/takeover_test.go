@@ -5,8 +5,6 @@ import (
 	"net/http"
 	"testing"
 
-	"google.golang.org/grpc"
-
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 	"github.com/coppice-run/coppice/internal/pgtest"
 	"github.com/coppice-run/coppice/internal/proctest"
@@ -30,7 +28,7 @@ func TestATakeoverIsCounted(t *testing.T) {
 	d.addresses = all[1:]
 	d.startWorker("worker 1")
 	d.addresses = all[:1]
-	if _, err := d.client().ListAgents(d.client().ctx(), &pb.ListAgentsRequest{}, grpc.WaitForReady(true)); err != nil {
+	if _, err := d.client().ListAgents(d.client().ctx(), &pb.ListAgentsRequest{}); err != nil {
 		t.Fatal(err)
 	}
 	d.addresses = all

@@ -5,7 +5,6 @@ import (
 	"sync"
 	"testing"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
@@ -60,7 +59,7 @@ func TestATreeIsOneTrace(t *testing.T) {
 		arrivals := proctest.OpenLines(t, d.in("arrivals"))
 		opened, err := c.CreateSession(ctx, &pb.CreateSessionRequest{
 			Message: &pb.UserMessage{Text: "Survey the wood."}, Permissions: &pb.Permissions{Mode: pb.PermissionMode_PERMISSION_MODE_BYPASS},
-		}, grpc.WaitForReady(true))
+		})
 		if err != nil {
 			t.Fatal(err)
 		}

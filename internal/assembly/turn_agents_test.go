@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -34,8 +33,7 @@ func (d *deployment) at(i int) *client {
 	}
 	d.t.Cleanup(func() { conn.Close() })
 	c := newClient(d.t, conn)
-	c.patient = true
-	if _, err := c.ListAgents(c.ctx(), &pb.ListAgentsRequest{}, grpc.WaitForReady(true)); err != nil {
+	if _, err := c.ListAgents(c.ctx(), &pb.ListAgentsRequest{}); err != nil {
 		d.t.Fatal(err)
 	}
 	return c
@@ -61,7 +59,7 @@ func (c *client) says(session, task, want string) {
 
 func (c *client) put(definition string) *pb.Agent {
 	c.t.Helper()
-	resp, err := c.PutAgent(c.ctx(), &pb.PutAgentRequest{Definition: definition}, grpc.WaitForReady(c.patient))
+	resp, err := c.PutAgent(c.ctx(), &pb.PutAgentRequest{Definition: definition})
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -368,7 +366,7 @@ func TestWrongDefinitionsAreRefused(t *testing.T) {
 		strings.Replace(poet("x"), "mode: both", "background: 1", 1):             "definition:4: background: expected true or false",
 		strings.Replace(poet("x"), "You write", strings.Repeat("x", 300<<10), 1): "definition:1: expected at most 262144 bytes",
 	} {
-		_, err := c.PutAgent(c.ctx(), &pb.PutAgentRequest{Definition: definition}, grpc.WaitForReady(true))
+		_, err := c.PutAgent(c.ctx(), &pb.PutAgentRequest{Definition: definition})
 		if status.Code(err) != codes.InvalidArgument || !strings.Contains(status.Convert(err).Message(), want) {
 			t.Errorf("%.60q: %v, want %s", definition, err, want)
 		}

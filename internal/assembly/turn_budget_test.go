@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -28,7 +27,7 @@ func TestABudgetEndsATree(t *testing.T) {
 		c := d.client()
 		opened, err := c.CreateSession(c.ctx(), &pb.CreateSessionRequest{
 			Message: &pb.UserMessage{Text: "fan"}, Budget: &pb.Budget{Tokens: 1},
-		}, grpc.WaitForReady(c.patient))
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -88,7 +87,7 @@ func TestABudgetIsReserved(t *testing.T) {
 		open := func(budget *pb.Budget) (used, dearest int64, session *pb.Session) {
 			opened, err := c.CreateSession(c.ctx(), &pb.CreateSessionRequest{
 				Message: &pb.UserMessage{Text: "fan"}, Budget: budget,
-			}, grpc.WaitForReady(c.patient))
+			})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -133,7 +132,7 @@ func TestABudgetOfModelCallsIsKept(t *testing.T) {
 		for _, most := range []int64{1, 30, needed - 1, needed, 0} {
 			opened, err := c.CreateSession(c.ctx(), &pb.CreateSessionRequest{
 				Message: &pb.UserMessage{Text: "fan"}, Budget: &pb.Budget{ModelCalls: most},
-			}, grpc.WaitForReady(c.patient))
+			})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -172,7 +171,7 @@ steps:
 		c := d.client()
 		opened, err := c.CreateSession(c.ctx(), &pb.CreateSessionRequest{
 			Message: &pb.UserMessage{Text: "go"}, Budget: &pb.Budget{ModelCalls: 4},
-		}, grpc.WaitForReady(c.patient))
+		})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -34,7 +33,7 @@ func (c *client) openAs(text, source string, p *pb.Permissions) string {
 	c.t.Helper()
 	resp, err := c.CreateSession(c.ctx(), &pb.CreateSessionRequest{
 		Message: &pb.UserMessage{Text: text}, Permissions: p, Source: source,
-	}, grpc.WaitForReady(c.patient))
+	})
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -86,7 +85,7 @@ func (c *client) blockedAt(session string) (*pb.Task, []*pb.Approval) {
 
 func (c *client) decide(req *pb.DecideApprovalRequest) *pb.Approval {
 	c.t.Helper()
-	resp, err := c.DecideApproval(c.ctx(), req, grpc.WaitForReady(c.patient))
+	resp, err := c.DecideApproval(c.ctx(), req)
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -364,7 +363,7 @@ func TestDefinitionsBindTheirAgents(t *testing.T) {
 			t.Fatalf("idle because of %s", idle.GetCause())
 		}
 		c = d.killAll()
-		open, err := c.ListApprovals(c.ctx(), &pb.ListApprovalsRequest{SessionId: session}, grpc.WaitForReady(true))
+		open, err := c.ListApprovals(c.ctx(), &pb.ListApprovalsRequest{SessionId: session})
 		if err != nil || len(open.GetApprovals()) != 1 || open.GetApprovals()[0].GetTool() != "ls" {
 			t.Fatalf("open: %v, %v", open, err)
 		}

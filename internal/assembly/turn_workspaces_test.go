@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -36,7 +35,7 @@ func (c *client) openWith(workspace, text string, mode pb.PermissionMode) string
 	c.t.Helper()
 	resp, err := c.CreateSession(c.ctx(), &pb.CreateSessionRequest{
 		Message: &pb.UserMessage{Text: text}, Workspace: workspace, Permissions: &pb.Permissions{Mode: mode},
-	}, grpc.WaitForReady(c.patient))
+	})
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -296,7 +295,7 @@ steps:
 			opened, err := c.CreateSession(c.ctx(), &pb.CreateSessionRequest{
 				Message: &pb.UserMessage{Text: "root: " + prompt}, Workspace: "checkout", Budget: &pb.Budget{ModelCalls: calls},
 				Permissions: &pb.Permissions{Mode: pb.PermissionMode_PERMISSION_MODE_ACCEPT_EDITS},
-			}, grpc.WaitForReady(c.patient))
+			})
 			if err != nil {
 				t.Fatal(err)
 			}

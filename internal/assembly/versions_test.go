@@ -140,7 +140,6 @@ func withOther(t *testing.T, other *otherRelease, knowsBoth bool) *client {
 		}
 	})
 	c := newClient(t, conn)
-	c.patient = true
 	return c
 }
 

@@ -152,15 +152,28 @@ func (s *Service) handleLateGrant(held *lease, expected *expectation, worker *al
 	s.awaitReattach(worker, held)
 }
 
+// graceSteps is in how many steps the grace passes. A pause of this process or of its whole machine
+// costs a worker one step at most, because the worker could not come back meanwhile.
+const graceSteps = 4
+
 // awaitReattach gives a worker the grace to come back for an attempt, or less if the worker is
 // found dead.
 func (s *Service) awaitReattach(worker *alive.Worker, lease *lease) {
-	over := time.AfterFunc(s.Grace, func() { s.endGrace(lease) })
-	worker.IfDead(s.Grace, func() {
-		if over.Stop() {
-			over.Reset(0)
+	dead := make(chan struct{})
+	worker.IfDead(s.Grace, func() { close(dead) })
+	go func() {
+		step := time.NewTicker(s.Grace / graceSteps)
+		defer step.Stop()
+		for left := graceSteps; left > 0; {
+			select {
+			case <-step.C:
+				left--
+			case <-dead:
+				left = 0
+			}
 		}
-	})
+		s.endGrace(lease)
+	}()
 }
 
 // endGrace offers a run to others whose worker did not come back. The attempt is held until that is
@@ -175,7 +188,7 @@ func (s *Service) endGrace(lease *lease) {
 		s.leases.drop(lease)
 		return
 	}
-	time.AfterFunc(heartbeatInterval, func() { s.endGrace(lease) })
+	time.AfterFunc(sweepInterval, func() { s.endGrace(lease) })
 }
 
 // handOverTimeout bounds how long it may take to store the end of an attempt.

@@ -20,13 +20,8 @@ import (
 // errUnsupportedProtocol refuses a worker whose protocol version is not supported here.
 var errUnsupportedProtocol = errors.New("the protocol version of the worker is not supported")
 
-// Times of a stream. After a stream breaks, its attempt may continue over another stream within
-// DefaultGrace.
-const (
-	DefaultGrace      = 3 * time.Second
-	heartbeatInterval = time.Second
-	heartbeatTimeout  = 3 * time.Second
-)
+// DefaultGrace is how long an attempt whose stream broke may take to continue over another stream.
+const DefaultGrace = 3 * time.Second
 
 // workWindow is how many requests of a stream may be unanswered.
 const workWindow = 256
@@ -61,9 +56,9 @@ type slot struct {
 	state        slotState
 	exchanges    chan *exchange
 	claiming     atomic.Bool // a claim or a reattachment is in progress
-	startedAt    time.Time
-	lastHeard    atomic.Int64 // when the worker last sent something, as time since startedAt; 0 until its first heartbeat
-	failed       chan error   // holds one: why the stream can't continue
+	silence      wire.Silence
+	beats        atomic.Bool // the worker sends heartbeats: silence means that the stream is broken
+	failed       chan error  // holds one: why the stream can't continue
 	sending      sync.Mutex
 	leaseChanged chan struct{} // holds one: check whether the attempt was revoked, or its commands released
 	drains       chan struct{} // holds one: tell the worker to drain
@@ -80,7 +75,7 @@ func (s *Service) Work(stream WorkStream) error {
 	s.slots.add()
 	signal(s.backlog.changed)
 	l := &slot{
-		svc: s, stream: stream, startedAt: s.Now(), exchanges: make(chan *exchange, workWindow), state: slotState{slots: &s.slots, counted: true},
+		svc: s, stream: stream, exchanges: make(chan *exchange, workWindow), state: slotState{slots: &s.slots, counted: true},
 		failed: make(chan error, 1), leaseChanged: make(chan struct{}, 1), drains: make(chan struct{}, 1),
 		standbyEnds: make(chan standbyEnd, 1),
 	}
@@ -112,7 +107,7 @@ func (l *slot) serve() error {
 		received <- l.receiveRequests()
 	})
 	s.serving.Go(l.sendHeartbeats)
-	tick := time.NewTicker(heartbeatInterval)
+	tick := time.NewTicker(wire.HeartbeatInterval)
 	defer tick.Stop()
 	var allAnswered <-chan struct{} // closed once all answers are sent to a worker that has closed its side
 	for {
@@ -129,8 +124,8 @@ func (l *slot) serve() error {
 		case <-s.stopping:
 			return tree.ErrStopping
 		case <-tick.C:
-			if l.isSilent() {
-				return tree.ErrUnavailable.With("no message from the worker for %s", heartbeatTimeout)
+			if l.silence.Tick() && l.beats.Load() {
+				return tree.ErrUnavailable.With("the worker sends nothing, not even heartbeats")
 			}
 		}
 	}
@@ -154,7 +149,7 @@ func (l *slot) end(cleanly bool) {
 
 // sendHeartbeats sends heartbeats to the worker until the stream ends.
 func (l *slot) sendHeartbeats() {
-	tick := time.NewTicker(heartbeatInterval)
+	tick := time.NewTicker(wire.HeartbeatInterval)
 	defer tick.Stop()
 	for {
 		select {
@@ -166,12 +161,6 @@ func (l *slot) sendHeartbeats() {
 			return
 		}
 	}
-}
-
-// isSilent reports whether a worker that sends heartbeats has stopped sending.
-func (l *slot) isSilent() bool {
-	heard := l.lastHeard.Load()
-	return heard != 0 && l.svc.Now().Sub(l.startedAt)-time.Duration(heard) > heartbeatTimeout
 }
 
 // send sends one response. It is safe for concurrent use.
@@ -188,11 +177,10 @@ func (l *slot) receiveRequests() error {
 		if err != nil {
 			return err
 		}
-		if l.lastHeard.Load() != 0 || req.GetHeartbeat() != nil {
-			l.lastHeard.Store(int64(max(l.svc.Now().Sub(l.startedAt), 1)))
-		}
+		l.silence.Break()
 		switch k := req.GetKind().(type) {
 		case *pb.WorkRequest_Heartbeat:
+			l.beats.Store(true)
 			continue
 		case *pb.WorkRequest_Hello:
 			l.handleHello(k.Hello)

@@ -73,7 +73,7 @@ func (c *conn) receive(s *workStream) error {
 		return err
 	}
 	for {
-		resp, err := s.receive(c.now)
+		resp, err := s.receive()
 		if err != nil {
 			return err
 		}
@@ -190,7 +190,7 @@ func (c *conn) reattach(s *workStream, claim *pb.Claim, last *request) (*pb.Work
 		return nil, err
 	}
 	for {
-		resp, err := s.receive(c.now)
+		resp, err := s.receive()
 		switch {
 		case err != nil:
 			return nil, err

@@ -45,7 +45,7 @@ func (s *quietStream) Recv() (*pb.WorkResponse, error) {
 		}}}, nil
 	}
 	select {
-	case <-time.After(heartbeatInterval):
+	case <-time.After(wire.HeartbeatInterval):
 		return &pb.WorkResponse{Kind: &pb.WorkResponse_Heartbeat{Heartbeat: &pb.Heartbeat{}}}, nil
 	case <-s.ctx.Done():
 		s.ended <- time.Now()

@@ -13,16 +13,15 @@ import (
 	"github.com/coppice-run/coppice/internal/wire"
 )
 
-// A stream on which nothing is received for silenceTimeout is broken. An idle stream is replaced
-// once it is older than its maxAge, so that streams spread over all replicas, including new ones.
+// A stream is given up if it does not open within openTimeout. An idle stream is replaced once it is
+// older than its maxAge, so that streams spread over all replicas, including new ones.
 // (Package api describes how connections learn which replicas exist: by ending.) The first stream,
 // and one that replaces a broken stream, have a short maximum age: they went to whichever replica
 // was reachable at that moment, as did most others.
 const (
-	heartbeatInterval = time.Second
-	silenceTimeout    = 3 * time.Second
-	firstMaxAge       = time.Second
-	minMaxAge         = 30 * time.Second
+	openTimeout = 3 * time.Second
+	firstMaxAge = time.Second
+	minMaxAge   = 30 * time.Second
 )
 
 // workStream is one stream to an orchestrator.
@@ -38,9 +37,9 @@ type workStream struct {
 	openedAt      time.Time
 	maxAge        time.Duration // after which it is replaced when idle
 	expired       atomic.Bool   // it was ended because of its age
-	lastReceived  atomic.Int64  // time of the last message, since openedAt
-	claimAnswered atomic.Bool   // a claim or a reattachment was answered, other than with a protocol refusal
-	sendMu        sync.Mutex    // held during a send; locked after the mutexes of the conn
+	silence       wire.Silence
+	claimAnswered atomic.Bool // a claim or a reattachment was answered, other than with a protocol refusal
+	sendMu        sync.Mutex  // held during a send; locked after the mutexes of the conn
 }
 
 // openStream opens a stream, to endpoint if that is reachable, waits for the welcome and says
@@ -50,7 +49,7 @@ func openStream(opening context.Context, client pb.WorkerServiceClient, endpoint
 	ctx, cancel := context.WithCancel(ctx)
 	defer context.AfterFunc(opening, cancel)()
 	// An address that does not answer must not block the slot.
-	tooLate := time.AfterFunc(silenceTimeout, cancel)
+	tooLate := time.AfterFunc(openTimeout, cancel)
 	defer tooLate.Stop()
 	rpc, err := client.Work(ctx)
 	if err != nil {
@@ -100,9 +99,9 @@ func (s *workStream) closeSend() error {
 }
 
 // receive returns the next response.
-func (s *workStream) receive(now func() time.Time) (*pb.WorkResponse, error) {
+func (s *workStream) receive() (*pb.WorkResponse, error) {
 	resp, err := s.rpc.Recv()
-	s.lastReceived.Store(int64(now().Sub(s.openedAt)))
+	s.silence.Break()
 	return resp, err
 }
 
@@ -115,7 +114,7 @@ func (s *workStream) features() wire.Features { return s.welcome.GetFeatures() }
 func (s *workStream) watch(now func() time.Time, beat func(), rest func() bool) {
 	if s.features().Has(wire.FeatureHeartbeat) {
 		go func() {
-			tick := time.NewTicker(heartbeatInterval)
+			tick := time.NewTicker(wire.HeartbeatInterval)
 			defer tick.Stop()
 			for {
 				beat()
@@ -127,7 +126,7 @@ func (s *workStream) watch(now func() time.Time, beat func(), rest func() bool) 
 			}
 		}()
 	}
-	tick := time.NewTicker(heartbeatInterval)
+	tick := time.NewTicker(wire.HeartbeatInterval)
 	defer tick.Stop()
 	for {
 		select {
@@ -135,9 +134,9 @@ func (s *workStream) watch(now func() time.Time, beat func(), rest func() bool) 
 		case <-s.broken:
 			return
 		}
-		silent := now().Sub(s.openedAt)-time.Duration(s.lastReceived.Load()) > silenceTimeout
+		silent := s.silence.Tick() && s.features().Has(wire.FeatureHeartbeat)
 		old := s.isExpired(now()) && rest()
-		if silent && s.features().Has(wire.FeatureHeartbeat) || old {
+		if silent || old {
 			s.expired.Store(old)
 			s.cancel()
 			return
