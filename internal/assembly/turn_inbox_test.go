@@ -189,7 +189,7 @@ steps:
     calls: [{tool: task_output, input: {task_id: '{{(json (result "task" 0)).task_id}}', timeout: 600000}}]
   - {when: {depth: 0}, text: '{{.Last}}'}
   - {when: {turn: 1}, text: I take my time, calls: [{tool: ls, input: {path: .}}, {tool: glob, input: {pattern: '*'}}]}
-  - {delay: 2s, text: done at last}
+  - {delay: 1h, text: done at last}
 `
 
 // TestOutputOutlivesACrash reads what a child has said so far, and how far it is,
@@ -219,6 +219,7 @@ func TestOutputOutlivesACrash(t *testing.T) {
 			!strings.HasPrefix(out.GetAgent().GetProgress(), "running, 2 tool uses, ") {
 			t.Errorf("the early look gave %v", early)
 		}
+		d.write("scenario.yaml", strings.Replace(reading, "1h", "0s", 1)) // for the workers that come
 		c = d.killAll()
 		late, err := c.WaitTask(c.ctx(), &pb.WaitTaskRequest{
 			SessionId: session, TaskId: child.GetId(), Timeout: durationpb.New(patience),
