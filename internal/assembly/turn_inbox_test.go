@@ -62,12 +62,12 @@ steps:
   - {when: {depth: 0}, text: 'heard {{(json .Last).summary}}'}
   - {when: {prompt: quick}, delay: 1s, text: quick is done}
   - {when: {prompt: swift}, delay: 2s, text: swift is done}
-  - {when: {prompt: late, turn: 1}, delay: 10s, text: late is done} # after the others, should those have to be redelivered
+  - {when: {prompt: late, turn: 1}, delay: 2h, text: late is done}
   - {when: {prompt: slow}, delay: 1h, text: never}
 `
 
 // TestJoinsOutliveACrash: of three children in a race the first two win, of one with a
-// join's deadline the parent is told later, and all is killed in between.
+// join's deadline the parent is told later, and all is killed before each.
 func TestJoinsOutliveACrash(t *testing.T) {
 	t.Parallel()
 	onBoth(t, joining, nil, func(t *testing.T, d *deployment) {
@@ -77,6 +77,9 @@ func TestJoinsOutliveACrash(t *testing.T) {
 		c := d.client()
 		session := c.create("go").GetId()
 		c.events(session, func(e *pb.Event) bool { return e.GetParked() != nil })
+		c = d.killAll()
+		c.turn(session, 1)
+		d.write("scenario.yaml", strings.Replace(joining, "2h", "0s", 1)) // for the workers that come
 		c = d.killAll()
 		events := c.events(session, func(e *pb.Event) bool {
 			return e.GetResult() != nil && e.GetTaskId() == c.root(session) && e.GetRun() == 2
