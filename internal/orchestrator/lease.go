@@ -162,33 +162,40 @@ func (s *Service) awaitReattach(worker *alive.Worker, lease *lease) {
 	dead := make(chan struct{})
 	worker.IfDead(s.Grace, func() { close(dead) })
 	go func() {
-		step := time.NewTicker(s.Grace / graceSteps)
-		defer step.Stop()
-		for left := graceSteps; left > 0; {
-			select {
-			case <-step.C:
-				left--
-			case <-dead:
-				left = 0
-			}
+		if s.passGrace(dead) {
+			s.endGrace(lease)
 		}
-		s.endGrace(lease)
 	}()
+}
+
+// passGrace waits for the grace, or until dead is closed. It reports false if this replica stops:
+// other replicas offer the run then.
+func (s *Service) passGrace(dead <-chan struct{}) bool {
+	step := time.NewTicker(s.Grace / graceSteps)
+	defer step.Stop()
+	for range graceSteps {
+		select {
+		case <-step.C:
+		case <-dead:
+			return true
+		case <-s.stopping:
+			return false
+		}
+	}
+	return true
 }
 
 // endGrace offers a run to others whose worker did not come back. The attempt is held until that is
 // stored, so that the sweep does not offer the run too.
 func (s *Service) endGrace(lease *lease) {
-	select {
-	case <-s.stopping:
-		return // other replicas offer the run
-	default:
+	for !s.handOver(lease, true) {
+		select {
+		case <-time.After(sweepInterval):
+		case <-s.stopping:
+			return
+		}
 	}
-	if s.handOver(lease, true) {
-		s.leases.drop(lease)
-		return
-	}
-	time.AfterFunc(sweepInterval, func() { s.endGrace(lease) })
+	s.leases.drop(lease)
 }
 
 // handOverTimeout bounds how long it may take to store the end of an attempt.
