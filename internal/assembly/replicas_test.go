@@ -3,6 +3,7 @@ package assembly_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/coppice-run/coppice/internal/chaos"
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 	"github.com/coppice-run/coppice/internal/pgtest"
 	"github.com/coppice-run/coppice/internal/proctest"
@@ -181,10 +183,36 @@ func TestAnOrchestratorStopsWithoutItsDatabase(t *testing.T) {
 	if status.Code(err) != codes.Unavailable {
 		t.Errorf("without a database a session was created: %v", err)
 	}
-	for i := range d.addresses {
-		t.Logf("orchestrator %d ended within %s", i+1, d.terminate(orchestratorName(i)))
-	}
+	d.terminateAll()
 	server.Restart()
+}
+
+// TestAnOrchestratorStopsWithASilentDatabase, which has not responded to what is being stored.
+func TestAnOrchestratorStopsWithASilentDatabase(t *testing.T) {
+	t.Parallel()
+	d, server := deploy(t, slow), pgtest.Start(t)
+	between := link(t, server.Addr())
+	d.database = strings.Replace(server.Database(t), server.Addr(), between.Addr(), 1)
+	d.addresses = append(d.addresses, proctest.FreeAddress(t))
+	d.startAll()
+	for i := range d.addresses {
+		d.serves(i)
+	}
+	c, seen := d.client(), 0
+	c.watch(c.create("go").GetId(), func(*pb.Event) (enough bool) {
+		seen++
+		return seen == 25
+	})
+	between.Set(chaos.BlackHole())
+	d.terminateAll()
+}
+
+// terminateAll asks the orchestrators to end, one after the other.
+func (d *deployment) terminateAll() {
+	d.t.Helper()
+	for i := range d.addresses {
+		d.t.Logf("orchestrator %d ended within %s", i+1, d.terminate(orchestratorName(i)))
+	}
 }
 
 // TestNobodyIsNudgedInVain: a replica that is alone tells nobody what it commits, and one

@@ -29,13 +29,14 @@ func (s *Store) newCommitter(most int, timeout time.Duration) *committer {
 	}
 }
 
-func (c *committer) run(ctx context.Context) {
+// run makes transactions, which storing may end, until ctx ends.
+func (c *committer) run(ctx, storing context.Context) {
 	idle := time.NewTicker(sessionCacheTTL)
 	defer idle.Stop()
 	for ctx.Err() == nil {
 		select {
 		case p := <-c.queue:
-			c.commit(context.WithoutCancel(ctx), c.gather(p))
+			c.commit(storing, c.gather(p))
 		case <-idle.C:
 			c.sessionCache.evictIdle()
 		case <-ctx.Done():

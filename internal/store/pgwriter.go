@@ -133,12 +133,10 @@ func (w *pgWriter) resolveCommit(ctx context.Context, id []byte) (committed bool
 	return committed, err
 }
 
-func (w *pgWriter) close() error {
+func (w *pgWriter) close(ctx context.Context) error {
 	if w.conn == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), reachTimeout)
-	defer cancel()
 	return w.conn.Close(ctx)
 }
 

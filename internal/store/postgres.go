@@ -38,7 +38,8 @@ type postgres struct {
 // take. stallTimeout is how long anything else may take, except a heartbeat, which is missed soon
 // and has heartbeatTimeout.
 //
-// closeTimeout is how long it may take to close a connection whose caller has given up.
+// closeTimeout is how long it may take to close a connection whose caller has given up, or all of
+// them.
 // suspectAfter is how long such a caller must have waited for the other connections to be dropped
 // as well. It is less than a second, because many callers wait for a second.
 const (
@@ -272,12 +273,24 @@ func (db *postgres) writer(timeout time.Duration) writer {
 	return w
 }
 
+// close closes all connections. It does not wait for a server that does not respond: pgx waits for
+// that up to 15 seconds.
 func (db *postgres) close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
 	var errs []error
 	for _, w := range db.writers {
-		errs = append(errs, w.close())
+		errs = append(errs, w.close(ctx))
 	}
-	db.reads.Close()
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		db.reads.Close()
+	}()
+	select {
+	case <-closed:
+	case <-ctx.Done():
+	}
 	return errors.Join(errs...)
 }
 

@@ -238,17 +238,24 @@ func (s *Store) Exclusive() bool { return s.db.exclusive() }
 // Close closes the database. It must be called after Run has ended.
 func (s *Store) Close() error { return s.db.close() }
 
+// finishTimeout is how long a transaction may go on that is being stored when [Store.Run] has to end.
+// It needs longer only if the database does not respond.
+const finishTimeout = time.Second
+
 // Run commits what is queued until ctx ends. Commands that are still queued then are refused. Run
 // can be called only once.
 func (s *Store) Run(ctx context.Context) error {
 	defer close(s.ended)
+	storing, abandon := context.WithCancel(context.WithoutCancel(ctx))
+	defer abandon()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(finishTimeout, abandon) })()
 	var committing sync.WaitGroup
 	for _, c := range s.committers {
-		committing.Go(func() { c.run(ctx) })
+		committing.Go(func() { c.run(ctx, storing) })
 	}
 	if !s.Exclusive() {
-		committing.Go(func() { s.stepCommitter.run(ctx) })
-		committing.Go(func() { s.heartbeatCommitter.run(ctx) })
+		committing.Go(func() { s.stepCommitter.run(ctx, storing) })
+		committing.Go(func() { s.heartbeatCommitter.run(ctx, storing) })
 	}
 	committing.Wait()
 	return nil

@@ -153,7 +153,7 @@ func TestHeartbeatsFallSilent(t *testing.T) {
 		first := db.writers[0].conn.PgConn()
 		server.fall()
 		beat()
-		if err := db.writers[0].close(); err != nil {
+		if err := db.writers[0].close(t.Context()); err != nil {
 			t.Error(err)
 		}
 		<-first.CleanupDone()
