@@ -72,11 +72,16 @@ var files embed.FS
 
 // readStatements gives the statements of a dialect by name: its own and those that all dialects
 // share. In a file, a word in braces stands for its text in words, the name of a table for its
-// columns, and {ended} for the ended runs.
+// columns, {ended} for the ended runs, and {task state} for the state of a task. The columns and the
+// state of tasks are those of tasks that are joined with their {claims}.
 func readStatements(dialect string, words map[string]string) (map[string]string, error) {
-	expansions := []string{"{ended}", endedRuns()}
+	expansions := []string{"{ended}", endedRuns(), "{task state}", columnWithClaim("state")}
 	for _, t := range tables {
-		expansions = append(expansions, "{"+t.name+"}", strings.Join(t.columns, ", "))
+		columns := t.columns
+		if t.name == taskTable.name {
+			columns = columnsWithClaims()
+		}
+		expansions = append(expansions, "{"+t.name+"}", strings.Join(columns, ", "))
 		if t.name == "ready" {
 			expansions = append(expansions, "{due}", "due."+strings.Join(t.columns, ", due."))
 		}

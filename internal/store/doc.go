@@ -58,6 +58,9 @@
 // waited for a slot (claim_next.go). If a slot stands by, a run that becomes ready is claimed
 // for it at once (standby.go).
 //
+// A claim does not change the row of its task: it is stored with the attempt, and statements that
+// read tasks join it (claims.go).
+//
 // Callers that wait for the end of a run get it from what the commit knows (task_status.go,
 // prompt_cache.go).
 //
@@ -107,6 +110,7 @@
 //	lineage.go      what comes before a task's own messages
 //	outcome.go      how runs have ended
 //	ended_runs.go   where the ends of runs are stored
+//	claims.go       where claims are stored
 //	output.go       the readable output of a task
 //	log.go          events; events that are committed together share a row
 //	agents.go       definitions that tenants put

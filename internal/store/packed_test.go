@@ -96,6 +96,19 @@ func blanks(t *testing.T, db *sql.DB, id tree.SessionID) (n int) {
 	return n
 }
 
+// claimIn is the state in the row of a task whose run a worker has just claimed.
+func claimIn(t *testing.T, raw *sql.DB, db *store.Store) (state tree.State) {
+	t.Helper()
+	id, root := waiting(t, db)
+	if _, err := db.Update(t.Context(), id, tree.Claim{Task: root, Token: tree.Token{Epoch: 1, Nonce: 7}, Worker: "w"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := raw.QueryRowContext(t.Context(), "SELECT state FROM tasks WHERE session = $1", id[:]).Scan(&state); err != nil {
+		t.Fatal(err)
+	}
+	return state
+}
+
 // TestPackedRows: a file is its process's alone, so what is large is packed from the
 // first.
 func TestPackedRows(t *testing.T) {
@@ -110,6 +123,9 @@ func TestPackedRows(t *testing.T) {
 	t.Cleanup(func() { file.Close() })
 	if packed, bytes := rows(t, file, id); packed != 3 || bytes > 3*len(result)/4 {
 		t.Errorf("%d of 3 results are packed, and have %d bytes", packed, bytes)
+	}
+	if state := claimIn(t, file, db); state != tree.StatePending {
+		t.Errorf("a claim has set the state in the row of its task to %v", state)
 	}
 	reads(t, db, id, root, 3)
 }
@@ -165,6 +181,9 @@ func TestPackedBesideTheReleaseBefore(t *testing.T) {
 		}
 		if n := blanks(t, raw, id); (n > 0) != (step.packed > 0) {
 			t.Errorf("%s: %d rows have NULL instead of zero", step.when, n)
+		}
+		if state := claimIn(t, raw, dbs[0]); (state == tree.StatePending) != (step.packed > 0) {
+			t.Errorf("%s: the row of a task whose run is claimed has the state %v", step.when, state)
 		}
 		for _, db := range dbs {
 			reads(t, db, id, root, 2)

@@ -93,7 +93,7 @@ var tables = []table{
 	newTable("waits", 6, 6, "session target target_run task message block").dropping(),
 	newTable("timers", 4, 4, callKeyColumns+"due").dropping(),
 	newTable("ready", 2, 2, "session task epoch priority fair_tag at announced_until tenant replica precedence").dropping(),
-	newTable("attempts", 2, 2, "session task epoch attach replica worker at").dropping(),
+	newTable("attempts", 2, 2, "session task epoch attach replica worker at nonce").dropping(),
 	newTable("callbacks", 3, 4, "session task run url tries due").dropping(),
 	newTable("requests", 2, 4, "session key hash answer"),
 	newTable("approvals", 2, 12, "session id task run message block tool argument argument_cut rules asked_at due "+
@@ -224,7 +224,7 @@ type Attempt struct {
 
 func attemptRow(a *Attempt) []any {
 	return []any{
-		idColumn(&a.Session), idColumn(&a.Task), &a.Epoch, &a.Attach, &a.Replica, &a.Worker, timeColumn{&a.At},
+		idColumn(&a.Session), idColumn(&a.Task), &a.Epoch, &a.Attach, &a.Replica, &a.Worker, timeColumn{&a.At}, bitsColumn{&a.Nonce},
 	}
 }
 

@@ -89,7 +89,10 @@ func (b *batch) collect(id tree.SessionID, c *tree.Changes, put func(string, []a
 		*now = appendTaskRow((*now)[:0], t)
 		if stored := b.sessions[id].view.StoredTask(t.ID); stored != nil {
 			*was = appendTaskRow((*was)[:0], stored)
-			put(taskTable.updateStatement(*was, *now))
+			name, row := taskTable.updateStatement(*was, *now)
+			if name != claimUpdate || !b.writesNewestForm() || !isClaim(stored, t, c.Attempts[t.ID]) {
+				put(name, row)
+			}
 			continue
 		}
 		if !b.writesNewestForm() {

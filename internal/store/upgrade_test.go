@@ -7,11 +7,13 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/pressly/goose/v3"
 
 	"github.com/coppice-run/coppice/internal/pgtest"
 	"github.com/coppice-run/coppice/internal/store"
+	"github.com/coppice-run/coppice/internal/tree"
 )
 
 // TestUpgradeBesideOthers: the migration that takes the counting of versions away holds no table that somebody needs
@@ -21,15 +23,7 @@ func TestUpgradeBesideOthers(t *testing.T) {
 	const before = 30
 	url := pgtest.Start(t).Database(t)
 	replicas(t, url, 1)
-	raw, err := sql.Open("pgx", url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { raw.Close() })
-	migrations, err := goose.NewProvider(goose.DialectPostgres, raw, os.DirFS("migrations/postgres"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw, migrations := migrationsOf(t, url)
 	back := func() {
 		t.Helper()
 		if _, err := migrations.DownTo(t.Context(), before); err != nil {
@@ -77,6 +71,47 @@ func TestUpgradeBesideOthers(t *testing.T) {
 	}
 	if n := counters(t, raw); n != 0 {
 		t.Errorf("%d triggers still count versions", n)
+	}
+}
+
+// migrationsOf gives a database and its migrations.
+func migrationsOf(t *testing.T, url string) (*sql.DB, *goose.Provider) {
+	t.Helper()
+	raw, err := sql.Open("pgx", url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { raw.Close() })
+	migrations, err := goose.NewProvider(goose.DialectPostgres, raw, os.DirFS("migrations/postgres"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw, migrations
+}
+
+// TestTheWayBackKeepsClaims: a release that looks for a claim in the row of its task finds it there.
+func TestTheWayBackKeepsClaims(t *testing.T) {
+	t.Parallel()
+	const before = 36
+	url := pgtest.Start(t).Database(t)
+	db := replicas(t, url, 1)[0]
+	if _, err := db.Heartbeat(t.Context(), "replica-0", 1, time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	raw, migrations := migrationsOf(t, url)
+	if state := claimIn(t, raw, db); state != tree.StatePending {
+		t.Fatalf("the row of a task whose run is claimed has the state %v already", state)
+	}
+	if _, err := migrations.DownTo(t.Context(), before); err != nil {
+		t.Fatal(err)
+	}
+	var state tree.State
+	var worker string
+	if err := raw.QueryRowContext(t.Context(), "SELECT state, worker FROM tasks").Scan(&state, &worker); err != nil {
+		t.Fatal(err)
+	}
+	if state != tree.StateRunning || worker != "w" {
+		t.Errorf("the row of the task has the state %v and the worker %q", state, worker)
 	}
 }
 

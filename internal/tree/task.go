@@ -346,5 +346,6 @@ type Attempt struct {
 	Attach  int
 	Replica string
 	Worker  string
+	Nonce   uint64
 	At      time.Time
 }

@@ -88,7 +88,7 @@ func (d *decision) attach(t *Task) {
 	t.Replica = d.env.Replica
 	d.view.touchTask(t)
 	set(&d.view.changes.Attempts, t.ID, &Attempt{
-		Task: t.ID, Epoch: t.Epoch, Attach: t.Attach, Replica: t.Replica, Worker: t.Worker, At: d.env.Now,
+		Task: t.ID, Epoch: t.Epoch, Attach: t.Attach, Replica: t.Replica, Worker: t.Worker, Nonce: t.Nonce, At: d.env.Now,
 	})
 }
 

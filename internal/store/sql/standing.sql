@@ -2,5 +2,5 @@
 -- deleted.
 -- Inputs: ?1 session, ?2 tenant, ?3 task; NULL: the root.
 -- Result: id, run, state.
-SELECT id, run, state FROM tasks WHERE session = ?1
+SELECT id, run, {task state} FROM tasks {claims} WHERE tasks.session = ?1
 AND id = (SELECT coalesce(?3, root) FROM sessions WHERE id = ?1 AND (tenant = ?2) IS TRUE AND deleted_at IS NULL)

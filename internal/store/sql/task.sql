@@ -1,4 +1,4 @@
 -- Reads a task.
 -- Inputs: ?1 session, ?2 task.
 -- Result: rows of tasks.
-SELECT {tasks} FROM tasks WHERE session = ?1 AND id = ?2
+SELECT {tasks} FROM tasks {claims} WHERE tasks.session = ?1 AND id = ?2

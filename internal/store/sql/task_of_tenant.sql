@@ -1,5 +1,5 @@
 -- Reads a task of a tenant's session with the session's limits, if the session was not deleted.
 -- Inputs: ?1 session, ?2 tenant, ?3 task; NULL: the root.
 -- Result: rows of tasks, and limits.
-SELECT {tasks}, (SELECT limits FROM sessions WHERE id = ?1) FROM tasks WHERE session = ?1
+SELECT {tasks}, (SELECT limits FROM sessions WHERE id = ?1) FROM tasks {claims} WHERE tasks.session = ?1
 AND id = (SELECT coalesce(?3, root) FROM sessions WHERE id = ?1 AND (tenant = ?2) IS TRUE AND deleted_at IS NULL)

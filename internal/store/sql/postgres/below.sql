@@ -12,5 +12,5 @@ WITH RECURSIVE below(id) AS (
   ) AS child
 )
 SELECT found.* FROM below CROSS JOIN LATERAL (
-  SELECT {tasks} FROM tasks WHERE session = ?1 AND id = below.id OFFSET 0
+  SELECT {tasks} FROM tasks {claims} WHERE tasks.session = ?1 AND id = below.id OFFSET 0
 ) AS found

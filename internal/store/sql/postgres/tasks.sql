@@ -3,5 +3,5 @@
 -- Inputs, of each: session, id.
 -- Result: rows of tasks, those that exist.
 SELECT found.* FROM (SELECT unnest(?1::bytea[]), unnest(?2::bytea[])) AS wanted (a, b) CROSS JOIN LATERAL (
-  SELECT {tasks} FROM tasks WHERE session = a AND id = b OFFSET 0
+  SELECT {tasks} FROM tasks {claims} WHERE tasks.session = a AND id = b OFFSET 0
 ) AS found

@@ -10,4 +10,4 @@ WITH RECURSIVE below(id) AS (
   UNION ALL
   SELECT t.id FROM below b CROSS JOIN tasks t {by tasks_children} ON t.session = ?1 AND t.parent = b.id
 )
-SELECT {tasks} FROM tasks WHERE session = ?1 AND id IN (SELECT id FROM below)
+SELECT {tasks} FROM tasks {claims} WHERE tasks.session = ?1 AND id IN (SELECT id FROM below)
