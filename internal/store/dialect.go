@@ -72,14 +72,20 @@ var files embed.FS
 
 // readStatements gives the statements of a dialect by name: its own and those that all dialects
 // share. In a file, a word in braces stands for its text in words, the name of a table for its
-// columns, {ended} for the ended runs, and {task state} for the state of a task. The columns and the
-// state of tasks are those of tasks that are joined with their {claims}.
+// columns, and {ended} for the ended runs. The columns and the state of tasks are those of tasks that
+// are joined with their {claims}; those of calls follow from what has ended.
 func readStatements(dialect string, words map[string]string) (map[string]string, error) {
-	expansions := []string{"{ended}", endedRuns(), "{task state}", columnWithClaim("state")}
+	expansions := []string{
+		"{ended}", endedRuns(), "{task state}", columnWithClaim("state"),
+		"{call state}", settledColumns["state"], "{refers to outcome}", refersToOutcome,
+	}
 	for _, t := range tables {
 		columns := t.columns
-		if t.name == taskTable.name {
+		switch t.name {
+		case "tasks":
 			columns = columnsWithClaims()
+		case "calls":
+			columns = columnsWithOutcomes(columns)
 		}
 		expansions = append(expansions, "{"+t.name+"}", strings.Join(columns, ", "))
 		if t.name == "ready" {

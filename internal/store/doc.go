@@ -111,6 +111,7 @@
 //	outcome.go      how runs have ended
 //	ended_runs.go   where the ends of runs are stored
 //	claims.go       where claims are stored
+//	settled.go      what closes the calls that wait for a run
 //	output.go       the readable output of a task
 //	log.go          events; events that are committed together share a row
 //	agents.go       definitions that tenants put

@@ -109,6 +109,22 @@ func claimIn(t *testing.T, raw *sql.DB, db *store.Store) (state tree.State) {
 	return state
 }
 
+// settledIn is the state in the row of a call whose child has just ended.
+func settledIn(t *testing.T, raw *sql.DB, db *store.Store) (state tree.CallState) {
+	t.Helper()
+	a := &attempt{db: db, session: newSession()}
+	create := open(a.session)
+	create.Message = says("begin").Blocks
+	root, token := a.do(t, create).(tree.Created).Root, tree.Token{Epoch: 1, Nonce: 1}
+	a.from = tree.From{Task: root, Token: token, Attach: 1}
+	a.do(t, tree.Claim{Task: root, Token: token, Worker: "w"})
+	a.haveChildren(t, 1)
+	if err := raw.QueryRowContext(t.Context(), "SELECT state FROM calls WHERE session = $1", a.session[:]).Scan(&state); err != nil {
+		t.Fatal(err)
+	}
+	return state
+}
+
 // TestPackedRows: a file is its process's alone, so what is large is packed from the
 // first.
 func TestPackedRows(t *testing.T) {
@@ -126,6 +142,9 @@ func TestPackedRows(t *testing.T) {
 	}
 	if state := claimIn(t, file, db); state != tree.StatePending {
 		t.Errorf("a claim has set the state in the row of its task to %v", state)
+	}
+	if state := settledIn(t, file, db); state != tree.CallWaiting {
+		t.Errorf("the end of a child has set the state in the row of its call to %v", state)
 	}
 	reads(t, db, id, root, 3)
 }
@@ -184,6 +203,9 @@ func TestPackedBesideTheReleaseBefore(t *testing.T) {
 		}
 		if state := claimIn(t, raw, dbs[0]); (state == tree.StatePending) != (step.packed > 0) {
 			t.Errorf("%s: the row of a task whose run is claimed has the state %v", step.when, state)
+		}
+		if state := settledIn(t, raw, dbs[0]); (state == tree.CallWaiting) != (step.packed > 0) {
+			t.Errorf("%s: the row of a call whose child has ended has the state %v", step.when, state)
 		}
 		for _, db := range dbs {
 			reads(t, db, id, root, 2)

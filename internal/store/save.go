@@ -107,7 +107,10 @@ func (b *batch) collect(id tree.SessionID, c *tree.Changes, put func(string, []a
 		put("add_messages", messageRow(&id, m, &body))
 	}
 	opened := openingMessages(c)
-	for _, call := range c.Calls {
+	for key, call := range c.Calls {
+		if c.Settled[key] && b.writesNewestForm() {
+			continue
+		}
 		put(b.addOrPut("calls", opened[messageKey{call.Task, call.Ref.Message}]), callRow(&id, call))
 	}
 	for _, a := range c.Approvals {

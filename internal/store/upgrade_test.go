@@ -89,8 +89,9 @@ func migrationsOf(t *testing.T, url string) (*sql.DB, *goose.Provider) {
 	return raw, migrations
 }
 
-// TestTheWayBackKeepsClaims: a release that looks for a claim in the row of its task finds it there.
-func TestTheWayBackKeepsClaims(t *testing.T) {
+// TestTheWayBack: a release that looks for a claim in the row of its task finds it there, and for the
+// end of a child in the row of its call.
+func TestTheWayBack(t *testing.T) {
 	t.Parallel()
 	const before = 36
 	url := pgtest.Start(t).Database(t)
@@ -102,12 +103,22 @@ func TestTheWayBackKeepsClaims(t *testing.T) {
 	if state := claimIn(t, raw, db); state != tree.StatePending {
 		t.Fatalf("the row of a task whose run is claimed has the state %v already", state)
 	}
+	var state tree.State
+	var worker string
+	waits := func(when string, want tree.CallState) {
+		t.Helper()
+		var call tree.CallState
+		if err := raw.QueryRowContext(t.Context(), "SELECT state FROM calls").Scan(&call); err != nil || call != want {
+			t.Errorf("%s: the row of a call whose child has ended has the state %v, not %v (%v)", when, call, want, err)
+		}
+	}
+	settledIn(t, raw, db)
+	waits("before", tree.CallWaiting)
 	if _, err := migrations.DownTo(t.Context(), before); err != nil {
 		t.Fatal(err)
 	}
-	var state tree.State
-	var worker string
-	if err := raw.QueryRowContext(t.Context(), "SELECT state, worker FROM tasks").Scan(&state, &worker); err != nil {
+	waits("after", tree.CallClosed)
+	if err := raw.QueryRowContext(t.Context(), "SELECT state, worker FROM tasks WHERE worker = 'w' AND NOT EXISTS (SELECT 1 FROM calls WHERE calls.session = tasks.session)").Scan(&state, &worker); err != nil {
 		t.Fatal(err)
 	}
 	if state != tree.StateRunning || worker != "w" {

@@ -41,6 +41,10 @@ func (d *decision) resolveCall(ended *Task, caller TaskID, ref CallRef) bool {
 	if c == nil || c.State != CallWaiting || c.Child != run {
 		return false
 	}
+	key := CallKey{caller, ref}
+	if _, changed := d.view.changes.Calls[key]; !changed {
+		set(&d.view.changes.Settled, key, true)
+	}
 	c.ByOutcome, c.IsError = true, ended.State != StateCompleted
 	t := d.view.task(caller)
 	d.closeCall(t, c)

@@ -38,6 +38,7 @@ type Changes struct {
 	Session   *Session // nil: unchanged
 	Tasks     map[TaskID]*Task
 	Calls     map[CallKey]*Call
+	Settled   map[CallKey]bool // of Calls: those that waited for a run, and are closed with its outcome
 	Messages  []*Message
 	Runs      []*Run
 	Events    []*Event

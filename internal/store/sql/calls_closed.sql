@@ -3,5 +3,5 @@
 -- closed calls.
 -- Result: rows of calls, in the order of messages and blocks.
 SELECT {calls} FROM calls
-WHERE session = ?1 AND task = ?2 AND message BETWEEN ?3 AND ?4 AND state = ?5
+WHERE session = ?1 AND task = ?2 AND message BETWEEN ?3 AND ?4 AND {call state} = ?5
 ORDER BY message, block

@@ -2,6 +2,6 @@
 -- Inputs: ?1 session, ?2 task, ?3 the state of closed calls.
 -- Result: rows of calls, in block order.
 SELECT {calls} FROM calls
-WHERE session = ?1 AND task = ?2 AND state <> ?3
+WHERE session = ?1 AND task = ?2 AND {call state} <> ?3
   AND message = (SELECT open_message FROM tasks WHERE session = ?1 AND id = ?2)
 ORDER BY block

@@ -36,7 +36,7 @@ func (d Dialect) Run(t *testing.T) {
 		"Work": work, "WorkUnderCaps": workUnderCaps,
 		"ReadyTenants": readyTenants, "ReadyShare": readyShare, "ReadyCaps": readyCaps, "ReadyCapsLost": readyCapsLost,
 		"Restart": restart, "Pages": pages, "Tenants": tenants, "There": there, "Idle": idle,
-		"Timers": timers, "Attempts": attempts, "Claims": claims, "Workers": workers, "Drains": drains, "Definitions": definitions, "TenantAgents": tenantAgents, "AgentsThen": agentsThen, "Pins": pins, "Bytes": anyBytes,
+		"Timers": timers, "Attempts": attempts, "Claims": claims, "SettledCalls": settledCalls, "Workers": workers, "Drains": drains, "Definitions": definitions, "TenantAgents": tenantAgents, "AgentsThen": agentsThen, "Pins": pins, "Bytes": anyBytes,
 		"Histories": histories, "Callbacks": callbacks, "CallbacksOfApprovals": callbacksOfApprovals, "CallbackHosts": callbackHosts, "CallbackRound": callbackRound, "Branches": branches, "Summaries": summaries, "Beginnings": beginnings,
 		"Approvals": approvals, "Shells": shells, "ShellCaps": shellCaps,
 		"Openings": openings, "Looks": looks,

@@ -5,4 +5,4 @@
 -- Result: rows of runs.
 SELECT found.* FROM calls CROSS JOIN LATERAL (
   SELECT {runs} FROM {ended} WHERE session = calls.session AND task = calls.child AND run = calls.child_run OFFSET 0
-) AS found WHERE calls.session = ?1 AND calls.task = ?2 AND calls.message >= ?3 AND calls.by_outcome
+) AS found WHERE calls.session = ?1 AND calls.task = ?2 AND calls.message >= ?3 AND {refers to outcome}
