@@ -42,7 +42,7 @@ func claims(t *testing.T, d Dialect) {
 	from.Attach = 2
 	b.must(id, tree.End{From: from, Answer: &tree.Message{Blocks: say("done"), Model: "m-1", Stop: tree.StopEndTurn}})
 	eq(t, "the state", must[*tree.Task](t)(b.Task(t.Context(), id, child)).State, tree.StateCompleted)
-	eq(t, "the worker's attempts", len(must[[]store.Attempt](t)(b.AttemptsOfReplica(t.Context(), replica))), 1)
+	eq(t, "the replica's attempts", len(must[[]store.Attempt](t)(b.AttemptsOfReplica(t.Context(), replica))), 1)
 }
 
 // readsTask checks that each way to read a task gives this.
