@@ -7,7 +7,12 @@ import "sync"
 // has been allocated, which is every few dozen tasks.
 const ballastBytes = 16 << 20
 
-// heapBallast allocates memory that the collector counts as live. Nobody writes to it, so it only
-// reserves addresses. It makes no difference to a large heap, and GOGC and GOMEMLIMIT keep their
-// meaning.
-var heapBallast = sync.OnceValue(func() []byte { return make([]byte, ballastBytes) })
+// A ballast is memory that the collector counts as live. Nobody writes to it, so it only reserves
+// addresses. It makes no difference to a large heap, and GOGC and GOMEMLIMIT keep their meaning. A
+// process that is both an orchestrator and a worker has both ballasts.
+var (
+	orchestratorBallast = sync.OnceValue(newBallast)
+	workerBallast       = sync.OnceValue(newBallast)
+)
+
+func newBallast() []byte { return make([]byte, ballastBytes) }

@@ -6,13 +6,21 @@ import (
 	"testing"
 )
 
-// TestSlack: whoever has little in memory may let so much garbage gather, and more.
-func TestSlack(t *testing.T) {
-	heapBallast()
-	runtime.GC()
-	goal := []metrics.Sample{{Name: "/gc/heap/goal:bytes"}}
-	metrics.Read(goal)
-	if got := goal[0].Value.Uint64(); got < 2*ballastBytes {
-		t.Errorf("the heap is collected at %d bytes, want at %d at least", got, 2*ballastBytes)
+// TestBallast: whoever has little in memory may let as much garbage gather as it has ballast, and
+// more.
+func TestBallast(t *testing.T) {
+	goal := func() uint64 {
+		runtime.GC()
+		goal := []metrics.Sample{{Name: "/gc/heap/goal:bytes"}}
+		metrics.Read(goal)
+		return goal[0].Value.Uint64()
+	}
+	orchestratorBallast()
+	if got := goal(); got < 2*ballastBytes {
+		t.Errorf("the heap of an orchestrator is collected at %d bytes, want at %d at least", got, 2*ballastBytes)
+	}
+	workerBallast()
+	if got := goal(); got < 4*ballastBytes {
+		t.Errorf("the heap of both is collected at %d bytes, want at %d at least", got, 4*ballastBytes)
 	}
 }

@@ -65,7 +65,7 @@ type Orchestrator struct {
 // Run serves until ctx ends. Then it accepts no new calls, tells streams to end, and waits for
 // short calls. It calls ready when calls are served.
 func (o Orchestrator) Run(ctx context.Context, ready func()) error {
-	heapBallast()
+	orchestratorBallast()
 	if err := o.validate(ctx); err != nil {
 		return err
 	}

@@ -69,7 +69,7 @@ type Worker struct {
 
 // Run works until ctx ends, or until the worker has drained.
 func (w Worker) Run(ctx context.Context) error {
-	heapBallast()
+	workerBallast()
 	told := ctx
 	ctx, stop := context.WithCancel(context.WithoutCancel(told))
 	defer stop()
