@@ -76,7 +76,7 @@ var files embed.FS
 // are joined with their {claims}; those of calls follow from what has ended.
 func readStatements(dialect string, words map[string]string) (map[string]string, error) {
 	expansions := []string{
-		"{ended}", endedRuns(), "{task state}", columnWithClaim("state"),
+		"{ended}", endedRuns(), "{task state}", columnWithClaim("state"), "{task nonce}", columnWithClaim("nonce"),
 		"{call state}", settledColumns["state"], "{refers to outcome}", refersToOutcome,
 	}
 	for _, t := range tables {

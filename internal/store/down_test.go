@@ -12,8 +12,8 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// TestTheWayDown: the release before finds a row of how each run has ended, and each packed
-// result in one piece.
+// TestTheWayDown: an earlier release finds a row of how each run has ended, each packed result in one
+// piece, each claim in the row of its task, and the end of each child in the row of its call.
 func TestTheWayDown(t *testing.T) {
 	t.Parallel()
 	const before = 25
@@ -52,6 +52,12 @@ func TestTheWayDown(t *testing.T) {
 			if n := pieces(t, raw); (n > 0) != (test.dialect == "postgres") {
 				t.Errorf("%d results are in two pieces", n)
 			}
+			if state := claimIn(t, raw, db); state != tree.StatePending {
+				t.Errorf("the row of a task whose run is claimed has the state %v already", state)
+			}
+			if state := settledIn(t, raw, db); state != tree.CallWaiting {
+				t.Errorf("the row of a call whose child has ended has the state %v already", state)
+			}
 			migrations, err := goose.NewProvider(test.goose, raw, os.DirFS("migrations/"+test.dialect))
 			if err != nil {
 				t.Fatal(err)
@@ -68,16 +74,18 @@ func TestTheWayDown(t *testing.T) {
 				t.Errorf("on the way down %d results are in two pieces", n)
 			}
 			reads(t, db, id, root, 1)
+			if n := counted(t, raw, "tasks WHERE state = $1 AND nonce = 7", tree.StateRunning); n != 1 {
+				t.Errorf("on the way down %d tasks say who has claimed their run, not 1", n)
+			}
+			if n := counted(t, raw, "calls WHERE state = $1", tree.CallWaiting); n > 0 {
+				t.Errorf("on the way down %d calls wait for a child that has ended", n)
+			}
 		})
 	}
 }
 
 // pieces counts the results that are packed in two pieces.
-func pieces(t *testing.T, db *sql.DB) (n int) {
+func pieces(t *testing.T, db *sql.DB) int {
 	t.Helper()
-	err := db.QueryRowContext(t.Context(), "SELECT count(*) FROM calls WHERE packed IS NOT NULL AND text <> '(packed)'").Scan(&n)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
+	return counted(t, db, "calls WHERE packed IS NOT NULL AND text <> '(packed)'")
 }

@@ -231,9 +231,15 @@ func says(text string) *tree.Message {
 }
 
 // count is how many rows of a table a session has.
-func count(t *testing.T, db *sql.DB, table string, id tree.SessionID) (n int) {
+func count(t *testing.T, db *sql.DB, table string, id tree.SessionID) int {
 	t.Helper()
-	if err := db.QueryRowContext(t.Context(), "SELECT count(*) FROM "+table+" WHERE session = $1", id[:]).Scan(&n); err != nil {
+	return counted(t, db, table+" WHERE session = $1", id[:])
+}
+
+// counted counts the rows of a table that fit a condition.
+func counted(t *testing.T, db *sql.DB, where string, args ...any) (n int) {
+	t.Helper()
+	if err := db.QueryRowContext(t.Context(), "SELECT count(*) FROM "+where, args...).Scan(&n); err != nil {
 		t.Fatal(err)
 	}
 	return n

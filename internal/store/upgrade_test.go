@@ -3,11 +3,11 @@ package store_test
 import (
 	"bytes"
 	"database/sql"
+	"fmt"
 	"log/slog"
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/pressly/goose/v3"
 
@@ -89,40 +89,32 @@ func migrationsOf(t *testing.T, url string) (*sql.DB, *goose.Provider) {
 	return raw, migrations
 }
 
-// TestTheWayBack: a release that looks for a claim in the row of its task finds it there, and for the
-// end of a child in the row of its call.
-func TestTheWayBack(t *testing.T) {
+// TestANonceOfTheReleaseBefore: a worker finds a run that the release before has given to it, which
+// does not know the nonce in attempts.
+func TestANonceOfTheReleaseBefore(t *testing.T) {
 	t.Parallel()
-	const before = 36
 	url := pgtest.Start(t).Database(t)
 	db := replicas(t, url, 1)[0]
-	if _, err := db.Heartbeat(t.Context(), "replica-0", 1, time.Minute); err != nil {
+	raw, _ := migrationsOf(t, url)
+	id, root := waiting(t, db)
+	claimed := tree.Claim{Task: root, Token: tree.Token{Epoch: 1, Nonce: 7}, Worker: "w"}
+	if _, err := db.Update(t.Context(), id, claimed); err != nil {
 		t.Fatal(err)
 	}
-	raw, migrations := migrationsOf(t, url)
-	if state := claimIn(t, raw, db); state != tree.StatePending {
-		t.Fatalf("the row of a task whose run is claimed has the state %v already", state)
-	}
-	var state tree.State
-	var worker string
-	waits := func(when string, want tree.CallState) {
-		t.Helper()
-		var call tree.CallState
-		if err := raw.QueryRowContext(t.Context(), "SELECT state FROM calls").Scan(&call); err != nil || call != want {
-			t.Errorf("%s: the row of a call whose child has ended has the state %v, not %v (%v)", when, call, want, err)
+	// What the release before writes if it ends the attempt and claims the run again in one transaction.
+	for _, statement := range []string{
+		"UPDATE attempts SET epoch = 2, worker = 'other'",
+		fmt.Sprintf("UPDATE tasks SET state = %d, epoch = 2, nonce = 8, worker = 'other'", tree.StateRunning),
+	} {
+		if _, err := raw.ExecContext(t.Context(), statement); err != nil {
+			t.Fatal(err)
 		}
 	}
-	settledIn(t, raw, db)
-	waits("before", tree.CallWaiting)
-	if _, err := migrations.DownTo(t.Context(), before); err != nil {
-		t.Fatal(err)
-	}
-	waits("after", tree.CallClosed)
-	if err := raw.QueryRowContext(t.Context(), "SELECT state, worker FROM tasks WHERE worker = 'w' AND NOT EXISTS (SELECT 1 FROM calls WHERE calls.session = tasks.session)").Scan(&state, &worker); err != nil {
-		t.Fatal(err)
-	}
-	if state != tree.StateRunning || worker != "w" {
-		t.Errorf("the row of the task has the state %v and the worker %q", state, worker)
+	for nonce, want := range map[uint64]int{7: 0, 8: 1} {
+		found, err := db.AttemptsByNonce(t.Context(), "other", nonce)
+		if err != nil || len(found) != want {
+			t.Errorf("there are %d attempts with the nonce %d, not %d (%v)", len(found), nonce, want, err)
+		}
 	}
 }
 
