@@ -2,17 +2,18 @@ package assembly
 
 import "sync"
 
-// ballastBytes is how much garbage a small heap may accumulate in addition before it is collected.
-// An idle orchestrator holds 7 MB. Without the ballast, that heap is collected whenever as much
-// has been allocated, which is every few dozen tasks.
-const ballastBytes = 16 << 20
+// How much garbage a small heap may accumulate in addition before it is collected. An idle
+// orchestrator holds 7 MB. Without a ballast, that heap is collected whenever as much has been
+// allocated, which is every few dozen tasks. A worker allocates half as much for a task.
+const (
+	orchestratorBallastBytes = 24 << 20
+	workerBallastBytes       = 8 << 20
+)
 
 // A ballast is memory that the collector counts as live. Nobody writes to it, so it only reserves
 // addresses. It makes no difference to a large heap, and GOGC and GOMEMLIMIT keep their meaning. A
 // process that is both an orchestrator and a worker has both ballasts.
 var (
-	orchestratorBallast = sync.OnceValue(newBallast)
-	workerBallast       = sync.OnceValue(newBallast)
+	orchestratorBallast = sync.OnceValue(func() []byte { return make([]byte, orchestratorBallastBytes) })
+	workerBallast       = sync.OnceValue(func() []byte { return make([]byte, workerBallastBytes) })
 )
-
-func newBallast() []byte { return make([]byte, ballastBytes) }
