@@ -236,10 +236,10 @@ func count(t *testing.T, db *sql.DB, table string, id tree.SessionID) int {
 	return counted(t, db, table+" WHERE session = $1", id[:])
 }
 
-// counted counts the rows of a table that fit a condition.
-func counted(t *testing.T, db *sql.DB, where string, args ...any) (n int) {
+// counted counts rows: of a table, with a condition.
+func counted(t *testing.T, db *sql.DB, from string, args ...any) (n int) {
 	t.Helper()
-	if err := db.QueryRowContext(t.Context(), "SELECT count(*) FROM "+where, args...).Scan(&n); err != nil {
+	if err := db.QueryRowContext(t.Context(), "SELECT count(*) FROM "+from, args...).Scan(&n); err != nil {
 		t.Fatal(err)
 	}
 	return n
