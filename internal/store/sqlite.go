@@ -30,7 +30,7 @@ type sqlite struct {
 
 // pragmas make a commit durable before it is answered, and let readers run concurrently with the
 // writer. SQLite goes through its cache with each commit that has split a page, so a large one costs
-// time; what it does not hold is mapped into memory.
+// time; what it does not hold is read from the mapped file, or from the log.
 var pragmas = []string{
 	"journal_mode(WAL)", "synchronous(FULL)", "busy_timeout(5000)", "temp_store(MEMORY)",
 	"cache_size(-4096)", "mmap_size(268435456)", "wal_autocheckpoint(8000)",
