@@ -44,14 +44,21 @@ func (c *committer) run(ctx, storing context.Context) {
 	}
 }
 
-// gather takes what has queued, up to a batch or a group that was queued together. It yields the
-// processor first, so that callers that were just answered can queue more: fewer and larger
-// transactions cost less.
+// ampleBatch is how many commands make a transaction worth its fixed costs. With fewer, gather waits
+// a moment for more.
+const ampleBatch = 40
+
+// gather takes what has queued, up to a batch or a group that was queued together. While it has only
+// a few commands, it yields the processor first, so that callers that were just answered can queue
+// more: fewer and larger transactions cost less. With an ample batch it does not, because the
+// database would be idle meanwhile.
 func (c *committer) gather(first *Pending) []*Pending {
 	batch := append([]*Pending{first}, first.group...)
 	for before := 0; before < len(batch) && len(batch) < c.maxBatch; {
 		before = len(batch)
-		runtime.Gosched()
+		if len(batch)+len(c.queue) < ampleBatch {
+			runtime.Gosched()
+		}
 		for len(c.queue) > 0 && len(batch) < c.maxBatch {
 			p := <-c.queue
 			batch = append(append(batch, p), p.group...)

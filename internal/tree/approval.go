@@ -266,7 +266,7 @@ func addGrants(grants, rules []string) []string {
 func (d *decision) closeApproval(t *Task, a *Approval, state ApprovalState) {
 	a.State, a.DecidedAt = state, d.env.Now
 	d.view.touchApproval(a)
-	set(&d.view.changes.Timers, CallKey{a.Task, a.Ref}, nil)
+	d.dropCallTimer(a.Task, a.Ref)
 	d.countAsking(t, -1)
 }
 

@@ -59,7 +59,7 @@ func (d *decision) closeCall(t *Task, c *Call) { d.closeCallWith(t, c, Denial{})
 // closeCallWith is closeCall for a call that may have been denied.
 func (d *decision) closeCallWith(t *Task, c *Call, denial Denial) {
 	if c.State == CallWaiting {
-		set(&d.view.changes.Timers, CallKey{t.ID, c.Ref}, nil)
+		d.dropCallTimer(t.ID, c.Ref)
 	}
 	if c.ByOutcome || c.Reads { // the result comes from a run, which may act for an external source
 		t.Source = cmp.Or(t.Source, d.view.task(c.Child.Task).Source)
@@ -117,7 +117,7 @@ func (d *decision) dropOpenCalls(t *Task) {
 			d.withdrawApproval(t, c)
 		}
 		c.Text, c.IsError, c.State = "not finished: the run ended before the result came", true, CallClosed
-		set(&d.view.changes.Timers, CallKey{t.ID, c.Ref}, nil)
+		d.dropCallTimer(t.ID, c.Ref)
 		d.view.touchCall(c)
 		d.emit(t, CallResolved{Ref: c.Ref, IsError: true})
 	}

@@ -253,7 +253,15 @@ func (d *decision) startPrecedence(t *Task) int {
 const priorityBackground = 1
 
 func (d *decision) setTimer(t *Task, ref CallRef, due time.Time) {
+	d.view.callTimed = d.view.callTimed || ref.Message > 0
 	set(&d.view.changes.Timers, CallKey{t.ID, ref}, &Timer{Task: t.ID, Ref: ref, Due: due})
+}
+
+// dropCallTimer deletes the timer of a call, if it may have one: most sessions have none.
+func (d *decision) dropCallTimer(task TaskID, ref CallRef) {
+	if d.view.callTimed {
+		set(&d.view.changes.Timers, CallKey{task, ref}, nil)
+	}
 }
 
 // timeoutDue is when a run that has been with its worker since a given time exceeds its timeout.

@@ -19,6 +19,7 @@ type View struct {
 	watchers  map[ChildRun][]WaitRow
 	callbacks map[ChildRun]*Callback
 	below     map[TaskID]bool // tasks has all tasks below the task
+	callTimed bool            // calls may have timers; false: none has had one since the session was opened
 
 	approvals map[ApprovalID]*Approval
 
@@ -72,7 +73,7 @@ type Revoked struct {
 }
 
 // NewView makes a view of a session; nil if the session does not exist.
-func NewView(session *Session) *View { return &View{session: session} }
+func NewView(session *Session) *View { return &View{session: session, callTimed: session != nil} }
 
 // set puts a value into a map, and makes the map if it is nil: most views use few of their maps.
 func set[K comparable, V any](m *map[K]V, key K, value V) {
