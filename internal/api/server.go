@@ -70,7 +70,7 @@ func New(svc *orchestrator.Service, secrets *redact.Redactor, security auth.Serv
 	access := &guard{tokens: security.Tokens, log: log}
 	s := grpc.NewServer(append(connectionOptions(),
 		grpc.Creds(security.Transport()),
-		grpc.ForceServerCodecV2(newCodec()),
+		grpc.ForceServerCodecV2(wire.NewCodec()),
 		grpc.MaxRecvMsgSize(maxRequestBytes),
 		grpc.MaxSendMsgSize(maxResponseBytes),
 		grpc.ChainUnaryInterceptor(unaryTrace, statusUnary, recoverUnary, access.unary, unaryClean(secrets)),

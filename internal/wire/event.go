@@ -3,8 +3,6 @@ package wire
 import (
 	"fmt"
 
-	"google.golang.org/protobuf/proto"
-
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 	"github.com/coppice-run/coppice/internal/tree"
 )
@@ -90,7 +88,7 @@ func EncodeEvent(e *tree.Event) []byte { return encode(Event(e)) }
 // DecodeEvent decodes the result of EncodeEvent.
 func DecodeEvent(data []byte) (*pb.Event, error) {
 	e := new(pb.Event)
-	if err := proto.Unmarshal(data, e); err != nil {
+	if err := e.UnmarshalVT(data); err != nil {
 		return nil, fmt.Errorf("decoding an event: %w", err)
 	}
 	return e, nil

@@ -226,7 +226,7 @@ func EncodeBody(m *tree.Message) []byte {
 // DecodeBody decodes the result of EncodeBody into a message.
 func DecodeBody(data []byte, m *tree.Message) error {
 	var body pb.Message
-	if err := proto.Unmarshal(data, &body); err != nil {
+	if err := body.UnmarshalVT(data); err != nil {
 		return fmt.Errorf("decoding a message body: %w", err)
 	}
 	blocks, err := BlocksFrom(body.GetBlocks())
@@ -239,10 +239,10 @@ func DecodeBody(data []byte, m *tree.Message) error {
 	return nil
 }
 
-// encode marshals a message. It fails, and panics, only on text that is not UTF-8; all text is made
-// valid where it enters the system.
-func encode(m proto.Message) []byte {
-	data, err := proto.Marshal(m)
+// encode encodes a message, which can't fail. Texts are not checked here: they are made valid UTF-8
+// where they enter the system.
+func encode(m generated) []byte {
+	data, err := m.MarshalVT()
 	if err != nil {
 		panic(fmt.Sprintf("wire: encoding %T: %v", m, err))
 	}

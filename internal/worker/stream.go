@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"google.golang.org/grpc"
+
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 	"github.com/coppice-run/coppice/internal/route"
 	"github.com/coppice-run/coppice/internal/wire"
@@ -51,7 +53,7 @@ func openStream(opening context.Context, client pb.WorkerServiceClient, endpoint
 	// An address that does not answer must not block the slot.
 	tooLate := time.AfterFunc(openTimeout, cancel)
 	defer tooLate.Stop()
-	rpc, err := client.Work(ctx)
+	rpc, err := client.Work(ctx, grpc.ForceCodecV2(wire.WorkerCodec{Codec: wire.NewCodec()}))
 	if err != nil {
 		cancel()
 		return nil, fmt.Errorf("opening a stream: %w", err)
