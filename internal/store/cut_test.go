@@ -3,6 +3,7 @@ package store_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"net"
 	"strings"
 	"sync"
@@ -189,6 +190,44 @@ func TestCut(t *testing.T) {
 			if spawned, ok := answer.(tree.Spawned); err != nil || !ok || spawned.Task != tasks[1].ID {
 				t.Errorf("answered was %+v, %v; stored is %s", answer, err, tasks[1].ID)
 			}
+		})
+	}
+}
+
+// TestCutAhead: of a transaction that writes many tasks, a part is sent ahead. Whatever of it has
+// arrived when the connection is lost, all of it is stored once.
+func TestCutAhead(t *testing.T) {
+	t.Parallel()
+	const children = 250
+	server := pgtest.Start(t)
+	for name, cut := range map[string]cut{
+		"BeforeTasks":   {asked: []byte("told to people")},
+		"TasksAnswered": {answered: fmt.Appendf(nil, "INSERT 0 %d\x00", children)},
+		"BeforeRest":    {asked: []byte(marked)},
+		"AfterCommit":   {answered: committed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newProxy(t, server.Addr())
+			a := newAttempt(t, p.database(server.Database(t)))
+			a.do(t, tree.AppendAnswer{From: a.next(), Message: asks(children)})
+			spawns := tree.SpawnCalls{From: a.next()}
+			for block := range children {
+				child := spawn(marked).Child
+				child.Description = "told to people"
+				spawns.Children = append(spawns.Children, tree.CallChild{Block: block, Child: child})
+			}
+			c := p.arm(cut)
+			a.do(t, spawns)
+			<-c.done
+			tasks, err := a.db.Tree(t.Context(), a.session)
+			if err != nil || len(tasks) != 1+children {
+				t.Errorf("there are %d tasks, not a root with %d children (%v)", len(tasks), children, err)
+			}
+			if first, err := a.db.Transcript(t.Context(), a.session, tasks[1].ID, 0, 0); err != nil || len(first) != 1 {
+				t.Errorf("a child has %d messages, not its prompt (%v)", len(first), err)
+			}
+			checkLog(t, a.db, a.session)
 		})
 	}
 }

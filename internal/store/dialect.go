@@ -53,6 +53,8 @@ type transaction interface {
 	// save runs a statement once for each row of arguments. It may fail later: before the next
 	// load, and at the latest when the transaction is committed.
 	save(ctx context.Context, name string, rows ...[]any) error
+	// sendAhead lets the database process what was saved, while more is prepared.
+	sendAhead(ctx context.Context)
 }
 
 // lookup is a query that runs once per key, and the function that scans each row.

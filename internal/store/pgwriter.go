@@ -61,7 +61,7 @@ func (w *pgWriter) attempt(ctx context.Context, work func(transaction) error) er
 	}
 	tx := w.begin()
 	if err := work(tx); err != nil {
-		return w.rollback(ctx, err)
+		return w.rollback(ctx, errors.Join(err, tx.finishAhead()))
 	}
 	err := tx.commit(ctx)
 	if err == nil {
@@ -115,8 +115,8 @@ func (w *pgWriter) rollback(ctx context.Context, err error) error {
 }
 
 // resolveCommit finds out whether a transaction was committed when its connection was lost. It
-// waits for a transaction that is still running. One that has not begun yet can no longer commit,
-// because all of it is sent at once.
+// waits for a transaction that is still running. One that has not begun yet can no longer commit: its
+// id is taken, all that was sent with its beginning fails with it, and nothing more is sent.
 func (w *pgWriter) resolveCommit(ctx context.Context, id []byte) (committed bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, reachTimeout+time.Second)
 	defer cancel()
@@ -163,6 +163,7 @@ type pgTransaction struct {
 	writer *pgWriter
 	id     []byte
 	queued *pgx.Batch
+	ahead  chan pgx.BatchResults // will have the results of what is sent ahead; nil: nothing is
 }
 
 func (tx *pgTransaction) load(ctx context.Context, lookups ...lookup) error {
@@ -209,11 +210,40 @@ func (tx *pgTransaction) commit(ctx context.Context) error {
 	return tx.send(ctx)
 }
 
+// sendAhead sends what has queued. The connection is not used otherwise until finishAhead.
+func (tx *pgTransaction) sendAhead(ctx context.Context) {
+	if tx.ahead != nil {
+		return
+	}
+	batch := tx.takeQueued()
+	ahead := make(chan pgx.BatchResults, 1)
+	tx.ahead = ahead
+	go func() { ahead <- tx.writer.conn.SendBatch(ctx, batch) }() // the database reads while it works, so this blocks
+}
+
+// finishAhead reads the results of what was sent ahead, if anything was.
+func (tx *pgTransaction) finishAhead() error {
+	if tx.ahead == nil {
+		return nil
+	}
+	results := <-tx.ahead
+	tx.ahead = nil
+	return results.Close()
+}
+
 func (tx *pgTransaction) send(ctx context.Context) error {
+	if err := tx.finishAhead(); err != nil {
+		return err
+	}
+	return tx.writer.conn.SendBatch(ctx, tx.takeQueued()).Close()
+}
+
+// takeQueued returns what has queued, for which pgx gets a buffer.
+func (tx *pgTransaction) takeQueued() *pgx.Batch {
 	batch := tx.queued
 	tx.queued = &pgx.Batch{}
 	tx.writer.conn.PgConn().Frontend().Send(bufferReservation{&tx.writer.sent, len(tx.writer.buffer) + batch.Len()*statementOverhead})
-	return tx.writer.conn.SendBatch(ctx, batch).Close()
+	return batch
 }
 
 // forRows gives the statement for so many rows.

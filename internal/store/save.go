@@ -12,16 +12,22 @@ import (
 	"github.com/coppice-run/coppice/internal/wire"
 )
 
+// manyTasks is how many tasks a transaction writes if it sends them ahead.
+const manyTasks = 200
+
 // save writes what the views have changed, with one statement per table. New sessions are written
 // first, all in the order of their ids. If another replica creates the same sessions, one of the
-// two waits here and then fails, before it has written anything else.
+// two waits here and then fails, before it has written anything else. Of many tasks, the database
+// can write the rows while those of their messages and events are prepared.
 func (b *batch) save(ctx context.Context) error {
 	rows := map[string][][]any{}
 	put := func(name string, row []any) { rows[name] = append(rows[name], row) }
-	for _, id := range slices.SortedFunc(slices.Values(b.order), byAge) {
+	sessions, tasks := slices.SortedFunc(slices.Values(b.order), byAge), 0
+	for _, id := range sessions {
 		c := b.sessions[id].view.Changes()
 		b.collectQueues(id, c, put)
-		b.collect(id, c, put)
+		b.collectTasks(id, c, put)
+		tasks += len(c.Tasks)
 	}
 	for _, key := range b.newRequests {
 		answer, err := encodeAnswer(b.requests[key].answer)
@@ -39,6 +45,21 @@ func (b *batch) save(ctx context.Context) error {
 	if err := b.saveSessions(ctx, rows); err != nil {
 		return err
 	}
+	if tasks >= manyTasks {
+		if err := b.saveRows(ctx, rows); err != nil {
+			return err
+		}
+		clear(rows)
+		b.tx.sendAhead(ctx)
+	}
+	for _, id := range sessions {
+		b.collectLog(id, b.sessions[id].view.Changes(), put)
+	}
+	return b.saveRows(ctx, rows)
+}
+
+// saveRows writes rows, which are given by the names of their statements.
+func (b *batch) saveRows(ctx context.Context, rows map[string][][]any) error {
 	for _, name := range slices.Sorted(maps.Keys(rows)) {
 		if !strings.HasSuffix(name, newTasksSuffix) {
 			slices.SortFunc(rows[name], keyOrder)
@@ -79,8 +100,8 @@ func keyOrder(a, b []any) int {
 	return 0
 }
 
-// collect lists the rows of a session's tree and log that have to be written.
-func (b *batch) collect(id tree.SessionID, c *tree.Changes, put func(string, []any)) {
+// collectTasks lists the rows of a session and its tasks that have to be written.
+func (b *batch) collectTasks(id tree.SessionID, c *tree.Changes, put func(string, []any)) {
 	if hasChanges(c) {
 		b.collectSession(b.sessions[id], put)
 	}
@@ -102,6 +123,11 @@ func (b *batch) collect(id tree.SessionID, c *tree.Changes, put func(string, []a
 		put(taskTable.insertStatement(*now))
 	}
 	b.collectRuns(id, c, put)
+}
+
+// collectLog lists the rows of a session's messages, calls, approvals and events that have to be
+// written.
+func (b *batch) collectLog(id tree.SessionID, c *tree.Changes, put func(string, []any)) {
 	for _, m := range c.Messages {
 		body := wire.EncodeBody(m)
 		put("add_messages", messageRow(&id, m, &body))

@@ -176,6 +176,9 @@ func (db sqliteWriter) transact(ctx context.Context, work func(transaction) erro
 
 // save uses the driver directly: database/sql would check, convert and copy arguments that already
 // have the driver's types.
+// sendAhead does nothing: rows are written at once.
+func (sqliteWriter) sendAhead(context.Context) {}
+
 func (db sqliteWriter) save(ctx context.Context, name string, rows ...[]any) error {
 	err := db.conn.Raw(func(conn any) error {
 		stmt, err := db.prepareSave(ctx, conn.(driver.ConnPrepareContext), name)
