@@ -136,6 +136,33 @@ func (c *client) joining() *hand {
 	return h
 }
 
+// TestASlotThatReadsNoHintsStandsBy: it is given a run whose hint nobody reads, however many of them
+// are on the stream.
+func TestASlotThatReadsNoHintsStandsBy(t *testing.T) {
+	t.Parallel()
+	a, c, _ := alone(t)
+	first, second := c.create("go"), c.create("go")
+	until(t, "two hints", func() bool { return a.hinted() == 2 })
+	h := c.joining()
+	given := map[string]bool{}
+	for nonce := range uint64(2) {
+		h.offer(8 + nonce)
+		down := h.hear()
+		if down.GetStoodDown() == nil || down.GetGiven() == nil {
+			t.Fatalf("the slot was told %v, want a run", down)
+		}
+		given[down.GetGiven().GetSessionId()] = true
+		h.given(down)
+		if resp := h.ask(ending("done")); resp.GetEnded() == nil {
+			t.Errorf("the end was answered with %v", resp)
+		}
+	}
+	if !given[first.GetId()] || !given[second.GetId()] {
+		t.Errorf("given were runs of %v", given)
+	}
+	c.sound()
+}
+
 // TestASlotThatHasHadNoRunStandsBy: it is given what becomes ready, or told at once that it may
 // not wait; whatever becomes of its stream, it can ask what it was given. Who offers twice is shown
 // the door.

@@ -2,7 +2,6 @@ package orchestrator
 
 import (
 	"context"
-	"math"
 	"slices"
 	"sync"
 	"time"
@@ -33,6 +32,7 @@ type standbySlot struct {
 	info      workerInfo
 	worker    *alive.Worker
 	takes     *pb.Takes
+	deaf      bool // the slot's worker reads no hints, so the slot waits also while hints do
 	dismissed bool // the slot must not wait any more; guarded by standby.mu
 }
 
@@ -99,19 +99,27 @@ func (b *standby) remove(s *standbySlot) bool {
 // setOpen says whether slots may stand by. If they may not, it dismisses those that wait.
 func (b *standby) setOpen(open bool) {
 	b.mu.Lock()
-	b.closed = !open
+	var dismissed []*standbySlot
+	if b.closed = !open; b.closed {
+		dismissed, b.waiting = b.waiting, nil
+	}
 	b.mu.Unlock()
-	if !open {
-		b.dismiss(math.MaxInt)
+	for _, s := range dismissed {
+		s.finish(nil, nil)
 	}
 }
 
-// dismiss dismisses up to n waiting slots.
+// dismiss dismisses up to n waiting slots whose workers read hints.
 func (b *standby) dismiss(n int) {
+	var dismissed []*standbySlot
 	b.mu.Lock()
-	n = min(n, len(b.waiting))
-	dismissed := b.waiting[:n]
-	b.waiting = b.waiting[n:]
+	b.waiting = slices.DeleteFunc(b.waiting, func(s *standbySlot) bool {
+		goes := len(dismissed) < n && !s.deaf
+		if goes {
+			dismissed = append(dismissed, s)
+		}
+		return goes
+	})
 	b.mu.Unlock()
 	for _, s := range dismissed {
 		s.finish(nil, nil)
@@ -172,16 +180,19 @@ func (s *standbySlot) finish(run *store.Assignment, lease *lease) {
 	s.slot.standbyEnds <- standbyEnd{s, run, lease}
 }
 
-// tryStandBy makes a slot without a run stand by, and reports whether it does. It does not if the
-// other idle slots are too few for the hints on the dispatch stream.
+// tryStandBy makes a slot without a run stand by after the end of its last one, and reports whether
+// it does. It does not if the other idle slots are too few for the hints on the dispatch stream.
 func (l *slot) tryStandBy(takes *pb.Takes, info workerInfo, worker *alive.Worker) bool {
-	if !takes.GetStandBy() || info.id == "" || !l.svc.registry.servesPool(l, l.svc.Pool) {
+	return takes.GetStandBy() && l.svc.backlog.idleSuffice(l.svc.pullingSlots()-1) &&
+		(&standbySlot{slot: l, info: info, worker: worker, takes: takes}).begin()
+}
+
+// begin makes the slot stand by, and reports false if it may not.
+func (s *standbySlot) begin() bool {
+	l := s.slot
+	if s.info.id == "" || !l.svc.registry.servesPool(l, l.svc.Pool) {
 		return false
 	}
-	if !l.svc.backlog.idleSuffice(l.svc.pullingSlots() - 1) {
-		return false
-	}
-	s := &standbySlot{slot: l, info: info, worker: worker, takes: takes}
 	return l.state.ifOpen(func() bool { // under the lock, so that the call that closes the state also ends the standby
 		l.onStandby.Store(s) // before add, because the slot may get a run at once
 		waits := l.svc.standby.add(s)
@@ -193,7 +204,8 @@ func (l *slot) tryStandBy(takes *pb.Takes, info workerInfo, worker *alive.Worker
 }
 
 // handleStandBy makes a slot without a run stand by at the request of its worker, which reads no
-// hints. If the slot may not, it is told that its standby ended.
+// hints. If the slot may not, it is told that its standby ended. The run of a hint that nobody reads
+// is given to the slot once its announcement expires.
 func (l *slot) handleStandBy(req *pb.WorkRequest) error {
 	if l.state.currentLease() != nil || l.onStandby.Load() != nil || l.claiming.Load() {
 		return tree.ErrBadInput.With("the slot cannot stand by while its stream has an attempt or may get one")
@@ -201,13 +213,13 @@ func (l *slot) handleStandBy(req *pb.WorkRequest) error {
 	l.identifyWorker(req)
 	claim := req.GetStandBy()
 	takes, info := &pb.Takes{Nonce: claim.GetNonce(), StandBy: true}, workerInfo{claim.GetWorkerId(), claim.GetFeatures()}
-	if worker := l.state.currentWorker(); l.tryStandBy(takes, info, worker) {
+	s := &standbySlot{slot: l, info: info, worker: l.state.currentWorker(), takes: takes, deaf: true}
+	if s.begin() {
 		signal(l.svc.backlog.changed)
-	} else {
-		refused := &standbySlot{slot: l, info: info, worker: worker, takes: takes}
-		l.onStandby.Store(refused) // until the stream has received the outcome; the next request comes after that
-		refused.finish(nil, nil)
+		return nil
 	}
+	l.onStandby.Store(s) // until the stream has received the outcome; the next request comes after that
+	s.finish(nil, nil)
 	return nil
 }
 

@@ -66,6 +66,12 @@ func TestStandbyIsClosed(t *testing.T) {
 	b := newStandby(&slotCounter{})
 	all := slotsOn(b, 3)
 	taken := b.Take()
+	all[1].deaf = true
+	if b.dismiss(1); isDismissed(all[1]) || !isDismissed(all[2]) {
+		t.Error("not the one whose worker reads hints was dismissed")
+	}
+	all[1].deaf = false
+	b.add(all[2])
 	if b.dismiss(1); !isDismissed(all[1]) || isDismissed(all[2]) {
 		t.Error("not the one that has waited for longest was dismissed")
 	}

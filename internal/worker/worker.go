@@ -208,7 +208,7 @@ func (w *Worker) pullHints(ctx, workCtx context.Context) {
 			unused <- struct{}{}
 		}
 		if failed {
-			w.Logger.WarnContext(ctx, "pulling failed", "error", err)
+			w.Logger.WarnContext(ctx, "pulling failed", "redis", bus.Addr(), "error", err)
 			pause(ctx, wait)
 			wait = min(2*wait, retryMax)
 			continue
