@@ -189,14 +189,14 @@ func TestAWorkerToldToStopMayDrainFirst(t *testing.T) {
 			until(t, "the run is with the worker", func() bool { return c.stats().GetRunning() == 1 })
 			told.cancel()
 			if test.twice {
-				lists(t, []*client{c}, "1/8 default at 1")
+				lists(t, []*client{c}, "1/8 default at 1 draining")
 				close(hurry)
 			}
 			if test.deliveries > 1 {
 				<-told.done
 				a.worker(address, shells, at(workspace))
 			} else {
-				lists(t, []*client{c}, "1/8 default at 1")
+				lists(t, []*client{c}, "1/8 default at 1 draining")
 			}
 			letGo(t, workspace)
 			c.turn(session, 1)

@@ -224,6 +224,9 @@ func (l *slot) receiveRequests() error {
 // replica, so its slot is not counted.
 func (l *slot) handleHello(hello *pb.Hello) {
 	l.svc.registry.setWorker(l, hello)
+	if hello.GetDraining() {
+		l.svc.registry.setDraining(l)
+	}
 	if pool := hello.GetPool(); pool != "" && pool != l.svc.Pool {
 		l.state.uncount()
 	}

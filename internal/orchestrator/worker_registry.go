@@ -51,9 +51,19 @@ func (r *workerRegistry) setWorker(l *slot, hello *pb.Hello) {
 	}
 	r.streams[l] = w
 	w.streams[l] = false
+	began := hello.GetStartTime().AsTime().Truncate(time.Microsecond) // as precise as it is stored
 	w.Worker = store.Worker{
-		ID: id, Pool: hello.GetPool(), Slots: int(hello.GetSlots()), Version: hello.GetVersion(),
-		Started: hello.GetStartTime().AsTime().Truncate(time.Microsecond), // as precise as it is stored
+		ID: id, Pool: hello.GetPool(), Slots: int(hello.GetSlots()), Version: hello.GetVersion(), Started: began,
+		Draining: w.Draining && w.Started.Equal(began),
+	}
+}
+
+// setDraining records that the worker of a stream drains by itself.
+func (r *workerRegistry) setDraining(l *slot) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if w := r.streams[l]; w != nil {
+		w.Draining = true
 	}
 }
 
@@ -117,8 +127,8 @@ func (r *workerRegistry) drain(id string) {
 	}
 }
 
-// syncWorkers makes the stored workers of this replica match the registry, and tells stored workers
-// that are draining to drain.
+// syncWorkers makes the stored workers of this replica match the registry, also in whether they
+// drain: a worker may have been told by another replica, or may have begun by itself.
 func (s *Service) syncWorkers(ctx context.Context) error {
 	stored, err := s.Store.WorkersOf(ctx, s.Replica)
 	if err != nil {
@@ -132,8 +142,13 @@ func (s *Service) syncWorkers(ctx context.Context) error {
 		switch {
 		case !here:
 			left = append(left, was.ID)
-		case was.Draining && !again:
+		case again:
+		case was.Draining:
 			s.registry.drain(was.ID)
+		case is.Draining:
+			if err := s.Store.Drain(ctx, is); err != nil {
+				return err
+			}
 		}
 		if here && !again && is.Pool == was.Pool && is.Slots == was.Slots && is.Version == was.Version {
 			delete(there, was.ID)

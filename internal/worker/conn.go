@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 	"github.com/coppice-run/coppice/internal/redact"
 	"github.com/coppice-run/coppice/internal/wire"
@@ -27,6 +29,7 @@ type conn struct {
 	workerID        string // the worker's own id
 	hello           *pb.Hello
 	drain           func() // called when the orchestrator drains this worker
+	isDraining      func() bool
 	alivePort       int    // where the worker answers liveness checks; 0: nowhere
 	log             *slog.Logger
 	now             func() time.Time
@@ -60,7 +63,7 @@ type conn struct {
 
 func (w *Worker) newConn() *conn {
 	return &conn{
-		client: w.Client, workerID: w.ID, hello: w.hello, drain: w.Drain, alivePort: w.AlivePort, log: w.Logger, now: w.Now, window: make(chan struct{}, window), secrets: w.Secrets,
+		client: w.Client, workerID: w.ID, hello: w.hello, drain: w.Drain, isDraining: w.isDraining, alivePort: w.AlivePort, log: w.Logger, now: w.Now, window: make(chan struct{}, window), secrets: w.Secrets,
 		connected: make(chan struct{}), detached: make(chan struct{}), attemptOver: true, reachability: &w.reachability, replicas: w.replicas,
 		onWelcome: func(welcome *pb.Welcome) { w.installation.set(welcome.GetInstallationId()) },
 	}
@@ -282,9 +285,15 @@ func (c *conn) canJoinDeltas() bool {
 }
 
 // sendHeartbeat keeps a stream alive, also while the answer to a reattachment is awaited and no
-// other request may be sent.
+// other request may be sent. The first one after the worker began to drain says so.
 func (c *conn) sendHeartbeat(s *workStream) {
-	if s.send(&pb.WorkRequest{Kind: &pb.WorkRequest_Heartbeat{Heartbeat: &pb.Heartbeat{}}}) != nil {
+	err := s.send(&pb.WorkRequest{Kind: &pb.WorkRequest_Heartbeat{Heartbeat: &pb.Heartbeat{}}})
+	if err == nil && c.isDraining() && !s.saidDraining.Swap(true) {
+		hello := proto.CloneOf(c.hello)
+		hello.Draining = true
+		err = s.send(&pb.WorkRequest{Kind: &pb.WorkRequest_Hello{Hello: hello}})
+	}
+	if err != nil {
 		s.cancel()
 	}
 }

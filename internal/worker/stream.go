@@ -39,6 +39,7 @@ type workStream struct {
 	openedAt      time.Time
 	maxAge        time.Duration // after which it is replaced when idle
 	expired       atomic.Bool   // it was ended because of its age
+	saidDraining  atomic.Bool   // the orchestrator was told that the worker drains
 	silence       wire.Silence
 	claimAnswered atomic.Bool // a claim or a reattachment was answered, other than with a protocol refusal
 	sendMu        sync.Mutex  // held during a send; locked after the mutexes of the conn

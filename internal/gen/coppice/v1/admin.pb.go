@@ -214,7 +214,7 @@ type Worker struct {
 	StartTime *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
 	// The ids of the replicas that it has streams to.
 	ReplicaIds []string `protobuf:"bytes,7,rep,name=replica_ids,json=replicaIds,proto3" json:"replica_ids,omitempty"`
-	// Whether DrainWorker has told it to stop taking runs.
+	// Whether it takes no more runs, because of DrainWorker or because its process was told to stop.
 	Draining      bool `protobuf:"varint,8,opt,name=draining,proto3" json:"draining,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

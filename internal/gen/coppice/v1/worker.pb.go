@@ -1297,7 +1297,10 @@ type Hello struct {
 	// The version of its build. Empty if unknown.
 	Version string `protobuf:"bytes,4,opt,name=version,proto3" json:"version,omitempty"`
 	// When its process started. A process that was started again under the same id has another time.
-	StartTime     *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
+	StartTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
+	// Whether it takes no more runs. A worker that begins to drain by itself says hello again over each
+	// of its streams.
+	Draining      bool `protobuf:"varint,6,opt,name=draining,proto3" json:"draining,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1365,6 +1368,13 @@ func (x *Hello) GetStartTime() *timestamppb.Timestamp {
 		return x.StartTime
 	}
 	return nil
+}
+
+func (x *Hello) GetDraining() bool {
+	if x != nil {
+		return x.Draining
+	}
+	return false
 }
 
 // Drain makes the worker stop claiming runs, and stop taking a run with the end of another. It
@@ -3967,14 +3977,15 @@ const file_coppice_v1_worker_proto_rawDesc = "" +
 	"\x06window\x18\x04 \x01(\x05R\x06window\x12'\n" +
 	"\x0foldest_protocol\x18\x05 \x01(\x05R\x0eoldestProtocol\x12\x1a\n" +
 	"\bfeatures\x18\x06 \x03(\tR\bfeatures\x12/\n" +
-	"\x05grace\x18\a \x01(\v2\x19.google.protobuf.DurationR\x05grace\"\xa3\x01\n" +
+	"\x05grace\x18\a \x01(\v2\x19.google.protobuf.DurationR\x05grace\"\xbf\x01\n" +
 	"\x05Hello\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x12\n" +
 	"\x04pool\x18\x02 \x01(\tR\x04pool\x12\x14\n" +
 	"\x05slots\x18\x03 \x01(\x05R\x05slots\x12\x18\n" +
 	"\aversion\x18\x04 \x01(\tR\aversion\x129\n" +
 	"\n" +
-	"start_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\"\a\n" +
+	"start_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x12\x1a\n" +
+	"\bdraining\x18\x06 \x01(\bR\bdraining\"\a\n" +
 	"\x05Drain\"\x8c\x02\n" +
 	"\bReattach\x12\x1d\n" +
 	"\n" +
