@@ -30,7 +30,7 @@ type conn struct {
 	hello           *pb.Hello
 	drain           func() // called when the orchestrator drains this worker
 	isDraining      func() bool
-	alivePort       int    // where the worker answers liveness checks; 0: nowhere
+	alivePort       int // where the worker answers liveness checks; 0: nowhere
 	log             *slog.Logger
 	now             func() time.Time
 	reachability    *reachability // told whether streams can be opened
