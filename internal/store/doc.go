@@ -141,6 +141,7 @@
 //	database_name.go  which database a name stands for
 //	sqlite.go         a SQLite file
 //	schema.go         its schema: created at once for a new file, migrated for an existing one
+//	unusable.go       why it cannot be used: damaged, or of another program
 //	lock.go           the lock that one process has on it
 //	postgres.go       a PostgreSQL database
 //	pgwriter.go       its transactions

@@ -28,17 +28,20 @@ func migrate(ctx context.Context, db *sql.DB) error {
 	}
 	// A later release writes newer forms of rows at once, because only one process uses the file.
 	there, known, err := provider.GetVersions(ctx)
+	doing := "reading the version of its schema"
 	switch {
 	case err != nil:
 	case there > known:
 		return fmt.Errorf("a later release has already migrated it: its schema version is %d, and this release supports up to %d", there, known)
 	case there == 0:
-		err = makeSchema(ctx, db, provider.ListSources())
+		doing, err = "creating its schema", makeSchema(ctx, db, provider.ListSources())
 	default:
+		doing = "migrating its schema"
 		_, err = provider.Up(ctx)
 	}
 	if err != nil {
-		return errors.Join(ctx.Err(), err) // the error of a transaction that ctx has ended does not mention ctx
+		// The error of a transaction that ctx has ended does not mention ctx.
+		return fmt.Errorf("%s: %w", doing, errors.Join(ctx.Err(), err))
 	}
 	return nil
 }

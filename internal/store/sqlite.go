@@ -69,15 +69,19 @@ func openLocked(ctx context.Context, file string) (*sqlite, error) {
 		saving: map[string]driver.Stmt{}, asking: map[string]*sql.Stmt{}, reading: map[string]*sql.Stmt{},
 	}
 	if err := db.open(ctx, writes); err != nil {
-		return nil, errors.Join(err, db.close())
+		return nil, errors.Join(explainFile(err), db.close())
 	}
 	return db, nil
 }
 
-// open brings the schema up to date and prepares the statements.
+// open brings the schema up to date and prepares the statements. The first to read the file is a
+// connection that leaves it as it is, because the pragmas of the writing one change it.
 func (db *sqlite) open(ctx context.Context, writes *sql.DB) error {
+	if err := refuseForeign(ctx, db.reads); err != nil {
+		return err
+	}
 	if err := migrate(ctx, writes); err != nil {
-		return fmt.Errorf("migrating its schema: %w", err)
+		return err
 	}
 	var err error
 	if db.conn, err = writes.Conn(ctx); err != nil {
@@ -157,6 +161,10 @@ func (db *sqlite) writer(time.Duration) writer { return sqliteWriter{db} }
 type sqliteWriter struct{ *sqlite }
 
 func (db sqliteWriter) transact(ctx context.Context, work func(transaction) error) error {
+	return explainFile(db.attempt(ctx, work))
+}
+
+func (db sqliteWriter) attempt(ctx context.Context, work func(transaction) error) error {
 	if _, err := db.conn.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
 		return fmt.Errorf("beginning: %w", err)
 	}
@@ -174,11 +182,11 @@ func (db sqliteWriter) transact(ctx context.Context, work func(transaction) erro
 	return err
 }
 
-// save uses the driver directly: database/sql would check, convert and copy arguments that already
-// have the driver's types.
 // sendAhead does nothing: rows are written at once.
 func (sqliteWriter) sendAhead(context.Context) {}
 
+// save uses the driver directly: database/sql would check, convert and copy arguments that already
+// have the driver's types.
 func (db sqliteWriter) save(ctx context.Context, name string, rows ...[]any) error {
 	err := db.conn.Raw(func(conn any) error {
 		stmt, err := db.prepareSave(ctx, conn.(driver.ConnPrepareContext), name)
@@ -273,7 +281,7 @@ func (db *sqlite) load(ctx context.Context, lookups ...lookup) (err error) {
 			continue
 		}
 		if err := db.runLookup(ctx, prepared(l.name), l); err != nil {
-			return fmt.Errorf("%s: %w", l.name, err)
+			return fmt.Errorf("%s: %w", l.name, explainFile(err))
 		}
 	}
 	return nil

@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"errors"
@@ -158,6 +159,80 @@ func TestNoSuchPlace(t *testing.T) {
 	}
 	if _, err := os.Lstat(dir + ".lock"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a lock was made beside a directory: %v", err)
+	}
+}
+
+// TestUnusableFiles: a file that is no database of ours says so, with what to do, and stays as it is.
+func TestUnusableFiles(t *testing.T) {
+	t.Parallel()
+	program := func(statement string) func(t *testing.T, path string) {
+		return func(t *testing.T, path string) {
+			db, err := sql.Open("sqlite", path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := db.ExecContext(t.Context(), statement); err != nil {
+				t.Fatal(err)
+			}
+			if err := db.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for name, test := range map[string]struct {
+		write func(t *testing.T, path string)
+		want  string
+	}{
+		"Text": {func(t *testing.T, path string) {
+			if err := os.WriteFile(path, []byte("Dear diary, today\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}, "is not a SQLite database; use another"},
+		"Damaged":     {damaged, "is damaged; restore a copy of it"},
+		"SameTable":   {program("CREATE TABLE sessions (cookie TEXT)"), "is the database of another program; use another"},
+		"OtherTables": {program("CREATE TABLE bookmarks (url TEXT)"), "is the database of another program; use another"},
+		"OtherMeta": {program("CREATE TABLE meta (k TEXT); CREATE TABLE goose_db_version (version_id INTEGER)"),
+			"is the database of another program; use another"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := fresh(t)
+			test.write(t, c.Database)
+			before, err := os.ReadFile(c.Database)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = store.Open(t.Context(), c)
+			if err == nil || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "migrating") {
+				t.Errorf("it says %v, not %s", err, test.want)
+			}
+			if after, err := os.ReadFile(c.Database); err != nil || !bytes.Equal(after, before) {
+				t.Errorf("the file has changed: %v", err)
+			}
+		})
+	}
+}
+
+// damaged writes a database of which only the first page can be read.
+func damaged(t *testing.T, path string) {
+	t.Helper()
+	db, err := store.Open(t.Context(), store.Config{Database: path})
+	if err == nil {
+		err = db.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const page = 4096
+	for i := page; i < len(data); i++ {
+		data[i] = 0xff
+	}
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
 	}
 }
 
