@@ -179,7 +179,7 @@ type batch struct {
 // reportLost reports a broken stream, once until there is an answer again.
 func (b *batch) reportLost(error) {
 	if !b.lossReported {
-		b.app.complain("the connection is lost; reconnecting")
+		b.app.complain(connectionLost)
 	}
 	b.lossReported = true
 }
@@ -225,7 +225,8 @@ func forwardAnswers(ctx context.Context, stream pb.SessionService_CreateSessions
 // others end.
 func (b *batch) exchange(stream pb.SessionService_CreateSessionsClient, answers <-chan *pb.CreateSessionsResponse, broken <-chan error) error {
 	for _, number := range slices.Sorted(maps.Keys(b.open)) {
-		if err := ask(stream, b.open[number]); err != nil {
+		// A short wait, so that the first answer soon shows that the requests are served again.
+		if err := ask(stream, b.askAgain(number, minWait)); err != nil {
 			return err
 		}
 	}
@@ -270,14 +271,14 @@ func (b *batch) handleAnswer(ctx context.Context, answer *pb.CreateSessionsRespo
 	if codes.Code(refused.GetCode()) == codes.Unavailable {
 		return nil, fmt.Errorf("%w: %s", errNotNow, refused.GetMessage())
 	}
-	b.lossReported = false
+	if b.lossReported {
+		b.app.complain(connectedAgain)
+		b.lossReported = false
+	}
 	b.answers++
 	if refused == nil && !answer.GetOpened().GetEnded() {
 		b.reportApprovals(ctx, number, answer.GetOpened())
-		again = proto.CloneOf(b.open[number]) // gRPC may still use the request that was sent
-		again.Session.Wait = durationpb.New(nextWait(again.GetSession().GetWait().AsDuration()))
-		b.open[number] = again
-		return again, nil
+		return b.askAgain(number, nextWait(b.open[number].GetSession().GetWait().AsDuration())), nil
 	}
 	delete(b.open, number)
 	delete(b.reportedApprovals, number)
@@ -291,6 +292,14 @@ func (b *batch) handleAnswer(ctx context.Context, answer *pb.CreateSessionsRespo
 		b.failed++
 	}
 	return nil, b.print(answer)
+}
+
+// askAgain returns the request to send again for a session that continues.
+func (b *batch) askAgain(number int64, wait time.Duration) *pb.CreateSessionsRequest {
+	again := proto.CloneOf(b.open[number]) // gRPC may still use the request that was sent
+	again.Session.Wait = durationpb.New(wait)
+	b.open[number] = again
+	return again
 }
 
 // reportApprovals reports that a session waits for approvals: once for those that are open
@@ -362,14 +371,14 @@ func (b *batch) printCounts() error {
 	}
 	l := b.app.theme()
 	all := []string{
-		plural(b.completed+b.failed+b.refused, "session") + " in " + durationText(b.app.now().Sub(b.startedAt)),
+		plural(b.completed+b.failed, "session") + " in " + durationText(b.app.now().Sub(b.startedAt)),
 		fmt.Sprintf("%d completed", b.completed),
 	}
 	if b.failed > 0 {
 		all = append(all, fmt.Sprintf("%d failed or cancelled", b.failed))
 	}
 	if b.refused > 0 {
-		all = append(all, fmt.Sprintf("%d refused", b.refused))
+		all = append(all, plural(b.refused, "line")+" refused")
 	}
 	if b.denied > 0 {
 		all = append(all, deniedCalls(b.denied))

@@ -110,12 +110,12 @@ func (a *app) showPlain(ctx context.Context, f showOptions, w *watcher) (*pb.Idl
 	p := &plainView{out: a.Stdout, theme: a.theme(), forest: newForest(), decisionHelp: f.decisionHelp, after: f.after}
 	w.onLost = func(error) {
 		if p.connectionLost() {
-			a.complain("the connection is lost; reconnecting")
+			a.complain(connectionLost)
 		}
 	}
 	w.onConnected = func() {
 		if p.connectionBack() {
-			a.complain("connected again")
+			a.complain(connectedAgain)
 		}
 	}
 	stop := p.watchStalls(ctx, f.client.whyQueued)

@@ -16,6 +16,12 @@ import (
 // retryTimeout is how long a broken watch is retried.
 const retryTimeout = 30 * time.Second
 
+// What commands say of their connection.
+const (
+	connectionLost = "the connection is lost; reconnecting"
+	connectedAgain = "connected again"
+)
+
 // watcher watches a session, and resumes after the last event when its stream breaks.
 type watcher struct {
 	client        pb.SessionServiceClient
