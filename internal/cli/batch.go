@@ -32,10 +32,11 @@ const (
 
 type batchCommand struct {
 	remote
-	Name   string `env:"" placeholder:"NAME" help:"Name of the batch. If you run the same lines under the same name again, they continue where they were and none runs twice."`
+	Name   string `env:"" placeholder:"NAME" help:"Name of the batch. If you run the same file under the same name again, its lines continue where they were and none runs twice. A line is known by its number: add new ones only at the end of the file."`
 	Agent  string `env:"" placeholder:"NAME" help:"Agent of the roots; default: general-purpose."`
 	AtOnce int    `env:"" default:"64" help:"How many sessions are open at once."`
 	permissionFlags
+	Approvals string `env:"" enum:"deny,escalate," default:"" placeholder:"WHERE" help:"Handling of sub-agents' calls that need approval: deny, or escalate to the session's approvals. Definitions can override it. Default: that of the orchestrator."`
 	budgetFlags
 	callbackFlags
 	File string `arg:"" optional:"" help:"File with one prompt per line; default, and with -: standard input. A line that is a JSON object is a CreateSessionRequest."`
@@ -82,7 +83,7 @@ func (b *batchCommand) Run(ctx context.Context, a *app) error {
 
 // read returns the requests of all lines, with the line numbers.
 func (b *batchCommand) read(ctx context.Context, a *app) (asked []*pb.CreateSessionsRequest, err error) {
-	permissions, err := b.permissions()
+	permissions, err := b.permissions(b.Approvals)
 	if err != nil {
 		return nil, err
 	}

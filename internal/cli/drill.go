@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net"
 	"os"
@@ -24,9 +25,10 @@ type drillCommand struct {
 	Agent     string `env:"" placeholder:"NAME" help:"Agent of the root; default: general-purpose."`
 	Faults    int    `env:"" default:"24" placeholder:"N" help:"Number of trees to inject a fault into, at moments as different as possible; 0 means one tree per possible moment."`
 	Only      *int   `env:"" placeholder:"N" help:"Run only the tree with this number."`
-	Keep      string `env:"" placeholder:"DIR" help:"Directory to keep the results in: for each tree its database, its workspace and a log of all processes."`
+	Keep      string `env:"" placeholder:"DIR" help:"New directory to keep the results in: for each tree its database, its workspace and a log of all processes."`
 	localFlags
 	permissionFlags
+	Approvals string `env:"" enum:"deny,escalate," default:"" placeholder:"WHERE" help:"Handling of sub-agents' calls that need approval: deny, or escalate to the session's approvals. Definitions can override it. Default: deny, because nobody could answer."`
 	budgetFlags
 	Prompt []string `arg:"" optional:"" help:"The prompt; - reads it from standard input. Default: one for the demo."`
 }
@@ -170,7 +172,7 @@ func (d *drillCommand) prepare(ctx context.Context, a *app) (*drillSetup, error)
 	if err != nil {
 		return nil, err
 	}
-	permissions, err := d.permissions()
+	permissions, err := d.permissions(d.Approvals)
 	if err != nil {
 		return nil, err
 	}
@@ -213,6 +215,9 @@ func (d *drillCommand) dir() (dir string, err error) {
 	} else {
 		if dir, err = filepath.Abs(d.Keep); err == nil {
 			err = os.Mkdir(dir, 0o700)
+		}
+		if errors.Is(err, fs.ErrExist) { // what is left of an earlier drill would look like a part of this one
+			return "", usagef("--keep: %s exists; name a directory that does not exist", d.Keep)
 		}
 		if err != nil {
 			return "", usagef("--keep: %w", err)

@@ -7,18 +7,18 @@ import (
 	"github.com/coppice-run/coppice/internal/policy"
 )
 
-// permissionFlags are the permissions of a session.
+// permissionFlags are the permissions of a session, apart from --approvals, whose default differs
+// between commands.
 type permissionFlags struct {
 	PermissionMode string   `placeholder:"MODE" help:"Handling of calls that no rule matches: default, accept_edits, plan or bypass."`
 	Allow          []string `sep:"none" placeholder:"RULE" help:"Calls that run without approval, for example 'bash(git *)'. Can be repeated, like --ask and --deny."`
 	Ask            []string `sep:"none" placeholder:"RULE" help:"Calls that need approval."`
 	Deny           []string `sep:"none" placeholder:"RULE" help:"Calls that are denied."`
-	Approvals      string   `env:"" enum:"deny,escalate," default:"" placeholder:"WHERE" help:"Handling of sub-agents' calls that need approval: deny, or escalate to the session's approvals. Definitions can override it. Default: that of the orchestrator; without one, escalate if somebody can answer, at this terminal or later because of --data, otherwise deny."`
 }
 
-// permissions returns the permissions in the flags; nil if there are none.
-func (p permissionFlags) permissions() (*pb.Permissions, error) {
-	if p.PermissionMode == "" && p.Approvals == "" && len(p.Allow)+len(p.Ask)+len(p.Deny) == 0 {
+// permissions returns the permissions in the flags and in --approvals; nil if there are none.
+func (p permissionFlags) permissions(approvals string) (*pb.Permissions, error) {
+	if p.PermissionMode == "" && approvals == "" && len(p.Allow)+len(p.Ask)+len(p.Deny) == 0 {
 		return nil, nil
 	}
 	for _, of := range []struct {
@@ -37,8 +37,8 @@ func (p permissionFlags) permissions() (*pb.Permissions, error) {
 		}
 		out.Mode = pb.PermissionMode(mode)
 	}
-	if p.Approvals != "" {
-		out.Approvals = pb.SubagentApprovals(pb.SubagentApprovals_value["SUBAGENT_APPROVALS_"+strings.ToUpper(p.Approvals)])
+	if approvals != "" {
+		out.Approvals = pb.SubagentApprovals(pb.SubagentApprovals_value["SUBAGENT_APPROVALS_"+strings.ToUpper(approvals)])
 	}
 	return out, nil
 }

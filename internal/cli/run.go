@@ -28,6 +28,7 @@ type runCommand struct {
 	Quiet        bool   `short:"q" help:"Print only the answer."`
 	localFlags
 	permissionFlags
+	Approvals string `env:"" enum:"deny,escalate," default:"" placeholder:"WHERE" help:"Handling of sub-agents' calls that need approval: deny, or escalate to the session's approvals. Definitions can override it. Default: that of the orchestrator; in this process, escalate if somebody can answer, at this terminal or later because of --data, otherwise deny."`
 	budgetFlags
 	callbackFlags
 	auth.ClientFlags
@@ -172,7 +173,7 @@ func (r *runCommand) decisionHelp(a *app) decisionHelp {
 
 // request returns the request for the session.
 func (r *runCommand) request(prompt string) (*pb.CreateSessionRequest, error) {
-	permissions, err := r.permissions()
+	permissions, err := r.permissions(r.Approvals)
 	if err != nil {
 		return nil, err
 	}
