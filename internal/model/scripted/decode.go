@@ -33,14 +33,18 @@ func Parse(name string, data []byte) (*Scenario, error) {
 	if err != nil {
 		return nil, err
 	}
+	const wantSteps = `a scenario needs "steps", a list of what the model answers`
 	if steps == nil {
-		return nil, failAt(name, line(root), `a scenario needs "steps", a list of what the model answers`)
+		return nil, failAt(name, line(root), wantSteps)
 	}
 	err = r.each(steps, "steps", func(n ast.Node) error {
 		step, err := r.step(n, s.stream)
 		s.steps = append(s.steps, step)
 		return err
 	})
+	if err == nil && len(s.steps) == 0 {
+		err = failAt(name, line(steps), wantSteps+"; it is empty")
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,8 @@ package scripted
 import (
 	"errors"
 	"fmt"
+	"reflect"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -72,7 +74,32 @@ func (s *snippet) fail(err error) error {
 			text = strings.TrimSpace(strings.TrimLeft(after, "0123456789:"))
 		}
 	}
-	return &scriptError{at: fmt.Sprintf("%s:%d", s.file, at), what: s.name, text: text, err: err}
+	return &scriptError{at: fmt.Sprintf("%s:%d", s.file, at), what: s.name, text: inScenarioTerms(text), err: err}
+}
+
+// unknownField matches what text/template says of a field that a value does not have. It has no
+// error type for that.
+var unknownField = regexp.MustCompile(`can't evaluate field (\w+) in type (.+)$`)
+
+// inScenarioTerms replaces the name of a Go type in an error by the fields that there are.
+func inScenarioTerms(text string) string {
+	return unknownField.ReplaceAllStringFunc(text, func(found string) string {
+		parts := unknownField.FindStringSubmatch(found)
+		if parts[2] == reflect.TypeFor[*templateData]().String() {
+			return fmt.Sprintf(".%s is no field; expected one of %s", parts[1], fieldNames(reflect.TypeFor[templateData]()))
+		}
+		// The type is often that of the list that the value is from, which says nothing.
+		return fmt.Sprintf("the value has no .%s; a result has %s", parts[1], fieldNames(reflect.TypeFor[result]()))
+	})
+}
+
+// fieldNames lists the fields of a struct as a template writes them.
+func fieldNames(of reflect.Type) string {
+	var names []string
+	for _, f := range reflect.VisibleFields(of) {
+		names = append(names, "."+f.Name)
+	}
+	return strings.Join(names, ", ")
 }
 
 // scriptError is an error in a snippet.

@@ -90,7 +90,9 @@ func TestTemplatesThatFail(t *testing.T) {
 	t.Parallel()
 	for source, want := range map[string]string{
 		"steps:\n- text: |\n    one\n    {{result \"ls\" 3}}\n":                     `test.yaml:4: text: executing "text" at <result "ls" 3>: error calling result: no result 3 of "ls": there are 1 since the last user message`,
-		"steps:\n- {text: '{{.Nope}}'}":                                             "test.yaml:2: text: executing \"text\" at <.Nope>: can't evaluate field Nope",
+		"steps:\n- {text: '{{.Nope}}'}":                                             `test.yaml:2: text: executing "text" at <.Nope>: .Nope is no field; expected one of .Agent, .Model, `,
+		"steps:\n- {text: '{{range results \"ls\"}}{{.Nope}}{{end}}'}":              "the value has no .Nope; a result has .Tool, .Input, .Text, .IsError",
+		"steps:\n- {text: '{{.Prompt.Nope}}'}":                                      "at <.Prompt.Nope>: the value has no .Nope; a result has .Tool",
 		"steps:\n- {text: '{{(dict).x}}'}":                                          "map has no entry for key",
 		"steps:\n- {text: '{{group 1}}'}":                                           "the patterns of this step have no group 1",
 		"steps:\n- {text: '{{var \"no\"}}'}":                                        `the scenario has no var "no"`,
@@ -143,6 +145,7 @@ func TestScenariosThatAreWrong(t *testing.T) {
 		"":                             `t.yaml: the file is empty; expected a scenario with "steps"`,
 		"# only a comment\n":           `t.yaml: the file is empty; expected a scenario with "steps"`,
 		"just text":                    "t.yaml:1: expected a scenario, got text",
+		"about: x\nsteps: []":          `t.yaml:2: a scenario needs "steps", a list of what the model answers; it is empty`,
 		"about: x":                     `t.yaml:1: a scenario needs "steps", a list of what the model answers`,
 		"steps: 3":                     "t.yaml:1: expected a list of steps, got a number",
 		"steps:\n- {txet: x}":          `t.yaml:2: a step has no "txet"; expected one of calls, delay, error, stop, stream, text, thinking, usage, when`,
