@@ -127,6 +127,25 @@ allowed
 	}
 }
 
+// TestAskingNamesTheRuleThatWorks: globs allow only lines that are not more than plain commands.
+func TestAskingNamesTheRuleThatWorks(t *testing.T) {
+	t.Parallel()
+	by := noDecisionHelp("it is dropped", "")
+	for _, c := range []struct {
+		call approvalCall
+		want string
+	}{
+		{&pb.Approval{Tool: "bash", Argument: "date; ls"}, "--allow RULE ("},
+		{&pb.Approval{Tool: "bash", Argument: "date > d.txt; ls"}, "--allow bash, because no glob matches such a line ("},
+		{&pb.Approval{Tool: "bash", Argument: "date\n[cut]\nls", ArgumentCut: 9}, "--allow RULE ("},
+		{&pb.Approval{Tool: "write", Argument: "a > b"}, "--allow RULE ("},
+	} {
+		if got := by.decideText("id", c.call); !strings.Contains(got, "it is dropped; allow it with "+c.want) {
+			t.Errorf("%s %q: %s", c.call.GetTool(), c.call.GetArgument(), got)
+		}
+	}
+}
+
 // TestAskingNamesWhatWorks while a session is drawn and told of.
 func TestAskingNamesWhatWorks(t *testing.T) {
 	t.Parallel()

@@ -1,12 +1,16 @@
 package cli
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/coppice-run/coppice/internal/policy"
+)
 
 // decisionHelp tells a person how to decide on the approvals of a session from another terminal.
 // The zero value tells nothing.
 type decisionHelp struct {
-	listCommand string                               // lists approvals; empty if nothing can
-	decideText  func(approval, byRule string) string // how to decide on an approval, given the rules that ask; no rules: the mode asks
+	listCommand string                                       // lists approvals; empty if nothing can
+	decideText  func(approval string, q approvalCall) string // how to decide on an approval of a call
 
 	fullTranscript string // shows a conversation in full, without the session and the task; empty if nothing can
 	session        string
@@ -28,7 +32,7 @@ func (d decisionHelp) fullArgument(q approvalCall, task, after string) string {
 
 // remoteDecisionHelp is the help for an orchestrator that commands reach with flags.
 func remoteDecisionHelp(flags string) decisionHelp {
-	return decisionHelp{listCommand: "coppice approvals" + flags, fullTranscript: "coppice transcript --full" + flags, decideText: func(id, _ string) string {
+	return decisionHelp{listCommand: "coppice approvals" + flags, fullTranscript: "coppice transcript --full" + flags, decideText: func(id string, _ approvalCall) string {
 		return fmt.Sprintf("coppice approve%s %s, or coppice deny%[1]s %[2]s", flags, id)
 	}}
 }
@@ -36,15 +40,25 @@ func remoteDecisionHelp(flags string) decisionHelp {
 // noDecisionHelp is the help for a session that no other command can reach, and says why. keep is
 // the flag that keeps the session so that it can be reached later; empty if there is none.
 func noDecisionHelp(why, keep string) decisionHelp {
-	byRules, byMode := why, why+"; allow it with --allow RULE"+inDefinitionsText
+	byRules, orKeep := why, ""
 	if keep != "" {
 		byRules += ": keep it with " + keep
-		byMode += ", or keep the session with " + keep
+		orKeep = ", or keep the session with " + keep
 	}
-	return decisionHelp{decideText: func(_, byRule string) string {
-		if byRule != "" { // no other rule can allow what a rule asks about
-			return byRule + "; " + byRules
+	return decisionHelp{decideText: func(_ string, q approvalCall) string {
+		if rules := byRule(q); rules != "" { // no other rule can allow what a rule asks about
+			return rules + "; " + byRules
 		}
-		return byMode
+		with := "RULE"
+		if q.GetArgumentCut() == 0 && onlyBareBash(q) {
+			with = "bash, because no glob matches such a line"
+		}
+		return why + "; allow it with --allow " + with + inDefinitionsText + orKeep
 	}}
+}
+
+// onlyBareBash reports whether a call is a command line that no bash(GLOB) can allow. The argument
+// has to be complete.
+func onlyBareBash(q ruledCall) bool {
+	return q.GetTool() == "bash" && !policy.GlobsApply(q.GetArgument())
 }

@@ -50,6 +50,7 @@ type denials struct {
 	count, named int64 // all calls, and the calls that names stands for
 	names        []string
 	byMode       int64 // only the mode asks about them, so rules can allow them
+	byBareBash   int64 // of byMode: no glob matches their lines
 	byDefinition int64 // of agents whose definitions deny questions
 }
 
@@ -63,6 +64,9 @@ func (d *denials) add(e *pb.Event) {
 	name, by := deniedCall(denial, maxDeniedArgument), byRule(denial)
 	if by == "" {
 		d.byMode++
+		if !strings.HasSuffix(denial.GetArgument(), "…") && onlyBareBash(denial) { // not of one that may be cut
+			d.byBareBash++
+		}
 	} else {
 		name += " (" + by + ")"
 	}
@@ -100,12 +104,8 @@ func (d *denials) text(ask string) string {
 		text += fmt.Sprintf(" and %d more", more)
 	}
 	var helps []string
-	switch d.byMode {
-	case 0: // no other rule can allow what a rule asks about
-	case d.count:
-		helps = append(helps, "allow such calls with --allow RULE"+inDefinitionsText)
-	default:
-		helps = append(helps, "allow calls that only the mode asks about with --allow RULE"+inDefinitionsText)
+	if d.byMode > 0 { // no other rule can allow what a rule asks about
+		helps = append(helps, d.allowText())
 	}
 	if ask != "" && d.byDefinition < d.count {
 		helps = append(helps, ask)
@@ -114,4 +114,19 @@ func (d *denials) text(ask string) string {
 		text += "; " + strings.Join(helps, ", or ")
 	}
 	return text
+}
+
+// allowText says how to allow the calls that only the mode asks about.
+func (d *denials) allowText() string {
+	which, with := "calls that only the mode asks about", "RULE"
+	if d.byMode == d.count {
+		which = "such calls"
+	}
+	switch {
+	case d.byBareBash == d.byMode:
+		with = "bash, because no glob matches such lines"
+	case d.byBareBash > 0:
+		with = "RULE, and lines that no glob matches with --allow bash"
+	}
+	return "allow " + which + " with --allow " + with + inDefinitionsText
 }

@@ -51,6 +51,16 @@ func TestDenialsSayWhatHelps(t *testing.T) {
 		`2 calls of sub-agents were denied, because their definitions say (approvals: deny): bash "a" (asked by bash), bash "b" (asked by bash)`: {
 			ask, []*pb.Event{unasked("a", true, "bash"), unasked("b", true, "bash")},
 		},
+		`1 call of a sub-agent was denied, because nobody is asked: bash "date > d.txt; ls"; allow such calls with --allow bash, because no glob matches such lines (a definition with a mode must allow it too)`: {
+			"", []*pb.Event{unasked("date > d.txt; ls", false, "bash=date > d.txt; ls")},
+		},
+		`2 calls of sub-agents were denied, because nobody is asked: bash "make", bash "ls $X";` +
+			` allow such calls with --allow RULE, and lines that no glob matches with --allow bash (a definition with a mode must allow it too)`: {
+			"", []*pb.Event{unasked("make", false, "bash=make"), unasked("ls $X", false, "bash=ls $X")},
+		},
+		`1 call of a sub-agent was denied, because nobody is asked: bash "ls $X…"; allow such calls with --allow RULE (a definition with a mode must allow it too)`: {
+			"", []*pb.Event{unasked("ls $X…", false, "bash=ls $X…")},
+		},
 		`1 call of a sub-agent was denied, because nobody is asked: bash "echo \u202e` + strings.Repeat("x", maxDeniedArgument-8) + `"…; allow such calls with --allow RULE (a definition with a mode must allow it too)`: {
 			"", []*pb.Event{unasked(long, false, "bash="+long)},
 		},

@@ -74,7 +74,7 @@ func askText(q approvalCall, task, approval string, by decisionHelp) string {
 	if more := byMode(q); more != "" {
 		text += " " + more + ";"
 	}
-	return text + " " + safeLine(by.decideText(idEnd(approval), byRule(q))) + by.fullArgument(q, task, "; ")
+	return text + " " + safeLine(by.decideText(idEnd(approval), q)) + by.fullArgument(q, task, "; ")
 }
 
 // byRule names the rules that ask; empty if only the mode asks.

@@ -166,8 +166,8 @@ func (r *runCommand) decisionHelp(a *app) decisionHelp {
 		return noDecisionHelp("the session is dropped", "--data DIR")
 	}
 	beside := remoteDecisionHelp("")
-	return decisionHelp{fullTranscript: beside.fullTranscript, decideText: func(id, byRule string) string {
-		return r.resumeCommand(a) + ", and in another terminal " + beside.decideText(id, byRule)
+	return decisionHelp{fullTranscript: beside.fullTranscript, decideText: func(id string, q approvalCall) string {
+		return r.resumeCommand(a) + ", and in another terminal " + beside.decideText(id, q)
 	}}
 }
 

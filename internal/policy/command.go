@@ -56,6 +56,10 @@ func commands(line string) []string {
 	return found
 }
 
+// GlobsApply reports whether rules with globs can allow a command line. Only a rule without one
+// allows the others, or a mode.
+func GlobsApply(line string) bool { return len(commands(line)) > 0 }
+
 // joinerLen returns the length of the operator between two commands at the beginning of a text; 0
 // if there is none.
 func joinerLen(text string) int {
