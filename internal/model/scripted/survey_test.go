@@ -28,9 +28,10 @@ type world struct {
 	// lost tells why the explorer of a folder fails.
 	lost map[string]string
 
-	tasks  []string       // the folders that got an explorer, with depth
-	behind string         // what the agent in the background said
-	seen   []tree.Message // by the root
+	tasks  []string          // the folders that got an explorer, with depth
+	said   map[string]string // the results of the explorers, by folder
+	behind string            // what the agent in the background said
+	seen   []tree.Message    // by the root
 }
 
 func allTools() []model.ToolSpec {
@@ -134,7 +135,8 @@ func (w *world) task(agent, prompt string, depth int) (string, bool) {
 	if why, ok := w.lost[folder]; ok {
 		outcome["status"], outcome["error"] = "failed", why
 	} else {
-		outcome["summary"] = w.run(agent, depth, prompt)
+		w.said[folder] = w.run(agent, depth, prompt)
+		outcome["summary"] = w.said[folder]
 	}
 	text, err := json.Marshal(outcome)
 	if err != nil {
@@ -214,7 +216,7 @@ func file(lines, todos int) string {
 }
 
 func newWorld(t *testing.T, files map[string]string) *world {
-	return &world{t: t, model: scripted.New(scripted.Survey()), files: files}
+	return &world{t: t, model: scripted.New(scripted.Survey()), files: files, said: map[string]string{}}
 }
 
 // large is a repository in which pkg is surveyed in two levels.
@@ -308,6 +310,23 @@ func TestSurveyOfCutListings(t *testing.T) {
 		w.bound = 7
 		report = w.run("general-purpose", 0, "Survey this repository")
 		wants(t, report, "| cmd/ "+figures(w, "cmd", false), "| pkg/ | ≥ ", "**≥ ", "“≥” marks figures that may be larger")
+	})
+}
+
+// What gets no explorer because there would be too many is named in the report.
+func TestSurveyNamesWhatIsLeftOut(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		files := map[string]string{}
+		for i := range 27 {
+			files[fmt.Sprintf("pkg/p%02d/a.go", i)], files[fmt.Sprintf("pkg/p%02d/b.go", i)] = file(1, 0), file(2, 0)
+		}
+		w := newWorld(t, files)
+		w.bound = 40 // the folders can be listed, their files cannot
+		report := w.run("general-purpose", 0, "Survey this repository")
+		wants(t, report, "| pkg/ | ≥ 48 |",
+			"- Not counted: 3 sub-folders of pkg/, because 24 explorers are the most for this demo: p24, p25, p26.")
+		wants(t, w.said["pkg"], "Sub-agents surveyed 24 of its 27 sub-folders.", "p24, p25, p26.")
 	})
 }
 
