@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -102,16 +103,30 @@ func (f *forest) partialSummary(s *pb.Session, now time.Time, sep string) string
 	return strings.Join(append(parts, f.usageText(tokenUsage{}.addUsage(s.GetUsage()), now)...), sep)
 }
 
-// usageText returns the tokens, the cost and the time of the session.
+// usageText returns the tokens and the cost of the session, and the time of the root's current run.
 func (f *forest) usageText(spent tokenUsage, now time.Time) []string {
 	parts := []string{countText(spent.tokens) + " tokens"}
 	if cost := spent.cost(); cost != "" {
 		parts = append(parts, cost)
 	}
 	if f.root != nil {
-		parts = append(parts, durationText(f.root.elapsed(now)))
+		parts = append(parts, f.whoseTime()+durationText(f.root.elapsed(now)))
 	}
 	return parts
+}
+
+// whoseTime says what the time is of, if that is less than the other figures: these are of all runs
+// and branches, whose times nothing adds up.
+func (f *forest) whoseTime() string {
+	switch branched := slices.ContainsFunc(f.order, func(n *node) bool { return n.branch }); {
+	case f.root.run > 1 && branched:
+		return fmt.Sprintf("root, run %d: ", f.root.run)
+	case f.root.run > 1:
+		return fmt.Sprintf("run %d: ", f.root.run)
+	case branched:
+		return "root: "
+	}
+	return ""
 }
 
 func plural(n int64, what string) string {
