@@ -4,8 +4,8 @@ import "sync"
 
 // How much garbage a small heap may accumulate in addition before it is collected. An idle
 // orchestrator holds 7 MB. Without a ballast, that heap is collected whenever as much has been
-// allocated, which is every few dozen tasks. With 16 MB instead of 8, a worker
-// has not taken less CPU beyond noise.
+// allocated, which is every few dozen tasks. With 16 MB instead of 8, a worker has not taken less CPU
+// beyond noise.
 const (
 	orchestratorBallastBytes = 24 << 20
 	workerBallastBytes       = 8 << 20

@@ -250,7 +250,9 @@ func (s *Service) dismissForOverdue(now time.Time) (lookAgain bool) {
 		return false
 	}
 	overdue, recent := s.backlog.overdue(now)
-	s.standby.dismiss(overdue)
+	if overdue > 0 {
+		s.standby.dismiss(overdue)
+	}
 	return recent > 0
 }
 
