@@ -140,6 +140,7 @@
 //	dialect.go        the interface of a database, and the statements of sql/
 //	database_name.go  which database a name stands for
 //	sqlite.go         a SQLite file
+//	sqlite_log.go     its write-ahead log, lengthened in advance
 //	schema.go         its schema: created at once for a new file, migrated for an existing one
 //	unusable.go       why it cannot be used: damaged, or of another program
 //	lock.go           the lock that one process has on it

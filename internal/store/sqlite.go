@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/url"
 	"runtime"
 	"strconv"
@@ -19,6 +20,7 @@ import (
 // sqlite is a database file that one process has locked: one connection writes, a pool reads.
 type sqlite struct {
 	lock    *fileLock
+	log     *growingLog
 	pools   []*sql.DB
 	conn    *sql.Conn // writes
 	reads   *sql.DB
@@ -33,10 +35,10 @@ type sqlite struct {
 // time; what it does not hold is read from the mapped file, or from the log.
 var pragmas = []string{
 	"journal_mode(WAL)", "synchronous(FULL)", "busy_timeout(5000)", "temp_store(MEMORY)",
-	"cache_size(-4096)", "mmap_size(268435456)", "wal_autocheckpoint(8000)",
+	"cache_size(-4096)", "mmap_size(268435456)", "wal_autocheckpoint(" + strconv.Itoa(logCheckpointPages) + ")",
 }
 
-func openSQLite(ctx context.Context, name string) (*sqlite, error) {
+func openSQLite(ctx context.Context, name string, log *slog.Logger) (*sqlite, error) {
 	file, err := resolveFile(name)
 	if err != nil {
 		return nil, err
@@ -45,7 +47,7 @@ func openSQLite(ctx context.Context, name string) (*sqlite, error) {
 	if err != nil {
 		return nil, err
 	}
-	db, err := openLocked(ctx, file)
+	db, err := openLocked(ctx, file, log)
 	if err != nil {
 		return nil, errors.Join(err, lock.release())
 	}
@@ -53,7 +55,7 @@ func openSQLite(ctx context.Context, name string) (*sqlite, error) {
 	return db, nil
 }
 
-func openLocked(ctx context.Context, file string) (*sqlite, error) {
+func openLocked(ctx context.Context, file string, log *slog.Logger) (*sqlite, error) {
 	writes, err := sql.Open("sqlite", dsn(file, pragmas...))
 	if err != nil {
 		return nil, err
@@ -68,7 +70,11 @@ func openLocked(ctx context.Context, file string) (*sqlite, error) {
 		pools: []*sql.DB{writes, reads}, reads: reads,
 		saving: map[string]driver.Stmt{}, asking: map[string]*sql.Stmt{}, reading: map[string]*sql.Stmt{},
 	}
-	if err := db.open(ctx, writes); err != nil {
+	err = db.open(ctx, writes)
+	if err == nil {
+		db.log, err = openGrowingLog(file, log)
+	}
+	if err != nil {
 		return nil, errors.Join(explainFile(err), db.close())
 	}
 	return db, nil
@@ -96,6 +102,7 @@ func (db *sqlite) open(ctx context.Context, writes *sql.DB) error {
 	if err != nil {
 		return err
 	}
+	db.texts["begin"], db.texts["commit"], db.texts["rollback"] = "BEGIN IMMEDIATE", "COMMIT", "ROLLBACK"
 	for _, t := range tables {
 		db.texts["add_"+t.name], db.texts["drop_"+t.name] = sqliteAdd(t), sqliteDrop(t)
 		db.texts["put_"+t.name] = sqliteAdd(t) + t.onConflict()
@@ -138,6 +145,9 @@ func (db *sqlite) close() error {
 	if db.conn != nil {
 		errs = append(errs, db.conn.Close())
 	}
+	if db.log != nil {
+		errs = append(errs, db.log.close())
+	}
 	for _, pool := range db.pools {
 		errs = append(errs, pool.Close())
 	}
@@ -165,18 +175,19 @@ func (db sqliteWriter) transact(ctx context.Context, work func(transaction) erro
 }
 
 func (db sqliteWriter) attempt(ctx context.Context, work func(transaction) error) error {
-	if _, err := db.conn.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
+	if err := db.run(ctx, "begin", nil); err != nil {
 		return fmt.Errorf("beginning: %w", err)
 	}
 	err := work(db)
 	if err == nil {
-		if _, err = db.conn.ExecContext(ctx, "COMMIT"); err == nil {
+		if err = db.run(context.WithoutCancel(ctx), "commit", nil); err == nil {
+			db.log.committed()
 			return nil
 		}
 		err = fmt.Errorf("committing: %w", err)
 	}
 	// The failed statement may have rolled back already; then this fails too.
-	if _, rollback := db.conn.ExecContext(ctx, "ROLLBACK"); rollback != nil {
+	if rollback := db.run(context.WithoutCancel(ctx), "rollback", nil); rollback != nil {
 		err = fmt.Errorf("%w (rolling back: %w)", err, rollback)
 	}
 	return err
@@ -185,9 +196,18 @@ func (db sqliteWriter) attempt(ctx context.Context, work func(transaction) error
 // sendAhead does nothing: rows are written at once.
 func (sqliteWriter) sendAhead(context.Context) {}
 
-// save uses the driver directly: database/sql would check, convert and copy arguments that already
-// have the driver's types.
+// save notices the end of ctx only before the first row: for a context that can end, the driver
+// starts a goroutine for each statement, which takes as long as a row.
 func (db sqliteWriter) save(ctx context.Context, name string, rows ...[]any) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return db.run(context.WithoutCancel(ctx), name, rows...)
+}
+
+// run executes a prepared statement for each row. It uses the driver directly: database/sql would
+// check, convert and copy arguments that already have the driver's types.
+func (db sqliteWriter) run(ctx context.Context, name string, rows ...[]any) error {
 	err := db.conn.Raw(func(conn any) error {
 		stmt, err := db.prepareSave(ctx, conn.(driver.ConnPrepareContext), name)
 		if err != nil {
@@ -233,7 +253,7 @@ func (db sqliteWriter) load(ctx context.Context, lookups ...lookup) error {
 		}
 		stmt, err := db.prepare(ctx, l.name)
 		if err == nil {
-			err = db.runLookup(ctx, stmt, l)
+			err = db.runLookup(context.WithoutCancel(ctx), stmt, l) // see save
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", l.name, err)

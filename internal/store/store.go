@@ -188,7 +188,7 @@ func openDatabase(ctx context.Context, c Config) (database, error) {
 	if isPostgres(c.Database) {
 		return openPostgres(ctx, c.Database, c.Logger)
 	}
-	return openSQLite(ctx, c.Database)
+	return openSQLite(ctx, c.Database, c.Logger)
 }
 
 // ErrOtherInstallation says that the database belongs to another installation than the given one.
