@@ -45,6 +45,7 @@ func (s *Store) PutAgent(ctx context.Context, tenant string, v AgentVersion, bod
 		if err := b.tx.save(ctx, "tenant_agent_version_put", []any{s.clock(), tenant, v.Name, v.Version}); err != nil {
 			return err
 		}
+		b.committer.agents = nil
 		return b.tx.save(ctx, "tenant_agent_put", []any{tenant, v.Name, v.Version})
 	})
 	if err == nil && tooMany {
@@ -62,6 +63,7 @@ func (s *Store) DropAgent(ctx context.Context, tenant, name string) (version str
 		}}); err != nil || version == "" {
 			return err
 		}
+		b.committer.agents = nil
 		return b.tx.save(ctx, "tenant_agent_drop", []any{tenant, name})
 	})
 	if err == nil && version == "" {
@@ -101,6 +103,18 @@ func (a *AgentsSnapshot) Versions() []AgentVersion { return a.versions }
 // ErrAgentsChanged says that a tenant's agents are not those with which a session was to be opened.
 // Nothing was decided.
 var ErrAgentsChanged = errors.New("store: the tenant's agents are others now")
+
+// maxKnownTenants limits the tenants whose agents a committer keeps.
+const maxKnownTenants = 1000
+
+// knownAgents gives the agents that a transaction need not read. Nobody else changes those in a
+// database that is exclusive, so what one transaction has read serves the next ones as well.
+func (c *committer) knownAgents() map[string]*[]AgentVersion {
+	if c.agents == nil || !c.Exclusive() || len(c.agents) > maxKnownTenants {
+		c.agents = map[string]*[]AgentVersion{}
+	}
+	return c.agents
+}
 
 // readsAgents reports whether a batch reads the agents of tenants before it decides, instead of
 // having the database compare them.

@@ -36,7 +36,7 @@ type batch struct {
 func (c *committer) newBatch(tx transaction) *batch {
 	return &batch{
 		committer: c, tx: tx, sessions: map[tree.SessionID]*cachedSession{}, events: map[tree.SessionID][][]byte{},
-		requests: map[requestKey]*request{}, agents: map[string]*[]AgentVersion{},
+		requests: map[requestKey]*request{}, agents: c.knownAgents(),
 	}
 }
 
@@ -173,6 +173,7 @@ func (c *committer) transact(ctx context.Context, queued []*Pending) (b *batch, 
 	}
 	if err != nil {
 		b.discardSessions()
+		c.agents = nil
 	}
 	return b, answers, err
 }

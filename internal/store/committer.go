@@ -19,7 +19,8 @@ type committer struct {
 	prompts       promptCache
 	rowBuffers    [2][]any // reused for large rows that are only compared
 	dbClock       dbClock
-	tenantTurns   *tenantTurns // used only by the committer of steps
+	agents        map[string]*[]AgentVersion // of tenants; nil: a transaction has changed some, or failed
+	tenantTurns   *tenantTurns               // used only by the committer of steps
 }
 
 func (s *Store) newCommitter(most int, timeout time.Duration) *committer {

@@ -25,8 +25,8 @@ var noLog [minLogStep]byte
 // it, because it also has to store the new length. So when a commit has made the log longer, zeros
 // are appended, into which the next commits write.
 //
-// SQLite does not mind: it expects older pages behind the newest one, and recognizes its own by
-// their headers. As zeros are only ever appended, they overwrite nothing.
+// SQLite does not mind: it expects older pages behind the newest one, and their headers tell it
+// which they are. As zeros are only ever appended, they overwrite nothing.
 type growingLog struct {
 	file   *os.File // nil once it need not be lengthened any more
 	length int64    // with the zeros that were appended last

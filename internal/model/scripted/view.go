@@ -61,10 +61,12 @@ type view struct {
 	tools     []model.ToolSpec
 	dot       templateData
 	groups    groups
-	all       []lazyResult
-	since     int   // index of the first result since the last user message
-	news      []any // news of background agents
-	newsSince int   // index of the first news since, or in, the last user message
+	messages  []tree.Message
+	sinceUser int          // index of the first message after the last user message
+	all       []lazyResult // collected at their first use; see collect
+	since     int          // index in all of the first result since the last user message
+	news      []any        // news of background agents
+	newsSince int          // index of the first news since, or in, the last user message
 
 	bound   map[*snippet]*template.Template
 	vars    map[string]any
@@ -81,14 +83,14 @@ type groups struct {
 func newView(ctx context.Context, s *Scenario, req *model.Request) *view {
 	v := &view{
 		ended: ctx.Err, scenario: s, tools: req.Tools,
-		dot:   templateData{Agent: req.Agent, Model: req.Model, Provider: req.Provider, Reminder: req.Reminder, Depth: req.Depth, Turn: 1, SinceUser: 1},
-		bound: map[*snippet]*template.Template{},
-		vars:  map[string]any{},
-		open:  map[string]bool{},
+		dot:      templateData{Agent: req.Agent, Model: req.Model, Provider: req.Provider, Reminder: req.Reminder, Depth: req.Depth, Turn: 1, SinceUser: 1},
+		messages: req.Messages,
+		bound:    map[*snippet]*template.Template{},
+		vars:     map[string]any{},
+		open:     map[string]bool{},
 	}
-	var asked, answered *tree.Message
+	var answered *tree.Message
 	first := true
-	v.all = make([]lazyResult, 0, countResults(req.Messages))
 	for i := range req.Messages {
 		m := &req.Messages[i]
 		switch m.Role {
@@ -103,13 +105,11 @@ func newView(ctx context.Context, s *Scenario, req *model.Request) *view {
 			if first {
 				v.dot.Prompt, first = v.dot.Last, false
 			}
-			v.dot.SinceUser, v.since = 1, len(v.all)
+			v.dot.SinceUser, v.sinceUser = 1, i+1
 		case tree.RoleAssistant:
-			asked = m
 			v.dot.Turn++
 			v.dot.SinceUser++
 		case tree.RoleTool:
-			v.addResults(asked, m)
 			answered = m
 		}
 	}
@@ -117,6 +117,27 @@ func newView(ctx context.Context, s *Scenario, req *model.Request) *view {
 		v.dot.Last = results(answered)
 	}
 	return v
+}
+
+// collect collects the results of all tool calls. Most scenarios do not use them, and long
+// conversations have many.
+func (v *view) collect() {
+	if v.all != nil {
+		return
+	}
+	v.all = make([]lazyResult, 0, countResults(v.messages))
+	var asked *tree.Message
+	for i := range v.messages {
+		switch m := &v.messages[i]; m.Role {
+		case tree.RoleAssistant:
+			asked = m
+		case tree.RoleTool:
+			v.addResults(asked, m)
+		}
+		if i+1 == v.sinceUser {
+			v.since = len(v.all)
+		}
+	}
 }
 
 // countResults returns how many results the messages have at most.
@@ -248,8 +269,15 @@ func (v *view) functions() template.FuncMap {
 	}
 }
 
-func (v *view) results(tool string) []any    { return named(tool, v.all[v.since:]) }
-func (v *view) allResults(tool string) []any { return named(tool, v.all) }
+func (v *view) results(tool string) []any {
+	v.collect()
+	return named(tool, v.all[v.since:])
+}
+
+func (v *view) allResults(tool string) []any {
+	v.collect()
+	return named(tool, v.all)
+}
 
 func named(tool string, all []lazyResult) []any {
 	some := []any{}
