@@ -18,7 +18,7 @@ const (
 	maxLogStep = 1 << 20
 )
 
-var noLog [minLogStep]byte
+var zeros [minLogStep]byte
 
 // growingLog is the write-ahead log of a SQLite file until it has reached its full length. The sync
 // of a commit that makes the file longer takes about 1.6 times as long as that of one that overwrites
@@ -30,16 +30,16 @@ var noLog [minLogStep]byte
 type growingLog struct {
 	file   *os.File // nil once it need not be lengthened any more
 	length int64    // with the zeros that were appended last
-	log    *slog.Logger
+	logger *slog.Logger
 }
 
 // openGrowingLog opens the log of a database that SQLite has opened.
-func openGrowingLog(database string, log *slog.Logger) (*growingLog, error) {
+func openGrowingLog(database string, logger *slog.Logger) (*growingLog, error) {
 	file, err := os.OpenFile(database+"-wal", os.O_WRONLY|os.O_APPEND, 0)
 	if err != nil {
 		return nil, err
 	}
-	return &growingLog{file: file, log: log}, nil
+	return &growingLog{file: file, logger: logger}, nil
 }
 
 // committed appends zeros if the commit before has made the log longer. If that is impossible, the
@@ -50,11 +50,11 @@ func (l *growingLog) committed() {
 	}
 	full, err := l.lengthen()
 	if err != nil {
-		l.log.Warn("the log of the database cannot be lengthened in advance; commits are slower until it has its full length", "error", err)
+		l.logger.Warn("the log of the database cannot be lengthened in advance; commits are slower until it has its full length", "error", err)
 	}
 	if full || err != nil {
 		if err := l.close(); err != nil {
-			l.log.Warn("closing the log of the database failed", "error", err)
+			l.logger.Warn("closing the log of the database failed", "error", err)
 		}
 	}
 }
@@ -70,7 +70,7 @@ func (l *growingLog) lengthen() (full bool, err error) {
 	}
 	l.length = length
 	for end := length + min(max(length, minLogStep), maxLogStep); l.length < end; l.length += minLogStep {
-		if _, err := l.file.Write(noLog[:]); err != nil {
+		if _, err := l.file.Write(zeros[:]); err != nil {
 			return false, err
 		}
 	}
