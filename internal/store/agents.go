@@ -104,8 +104,8 @@ func (a *AgentsSnapshot) Versions() []AgentVersion { return a.versions }
 // Nothing was decided.
 var ErrAgentsChanged = errors.New("store: the tenant's agents are others now")
 
-// maxKnownTenants limits the tenants whose agents a committer keeps.
-const maxKnownTenants = 1000
+// maxKnownTenants limits the tenants whose agents a committer keeps; each may have MaxTenantAgents.
+const maxKnownTenants = 100
 
 // knownAgents gives the agents that a transaction need not read. Nobody else changes those in a
 // database that is exclusive, so what one transaction has read serves the next ones as well.

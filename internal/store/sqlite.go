@@ -20,7 +20,7 @@ import (
 // sqlite is a database file that one process has locked: one connection writes, a pool reads.
 type sqlite struct {
 	lock    *fileLock
-	log     *growingLog
+	wal     *growingLog
 	pools   []*sql.DB
 	conn    *sql.Conn // writes
 	reads   *sql.DB
@@ -38,7 +38,7 @@ var pragmas = []string{
 	"cache_size(-4096)", "mmap_size(268435456)", "wal_autocheckpoint(" + strconv.Itoa(logCheckpointPages) + ")",
 }
 
-func openSQLite(ctx context.Context, name string, log *slog.Logger) (*sqlite, error) {
+func openSQLite(ctx context.Context, name string, logger *slog.Logger) (*sqlite, error) {
 	file, err := resolveFile(name)
 	if err != nil {
 		return nil, err
@@ -47,7 +47,7 @@ func openSQLite(ctx context.Context, name string, log *slog.Logger) (*sqlite, er
 	if err != nil {
 		return nil, err
 	}
-	db, err := openLocked(ctx, file, log)
+	db, err := openLocked(ctx, file, logger)
 	if err != nil {
 		return nil, errors.Join(err, lock.release())
 	}
@@ -55,7 +55,7 @@ func openSQLite(ctx context.Context, name string, log *slog.Logger) (*sqlite, er
 	return db, nil
 }
 
-func openLocked(ctx context.Context, file string, log *slog.Logger) (*sqlite, error) {
+func openLocked(ctx context.Context, file string, logger *slog.Logger) (*sqlite, error) {
 	writes, err := sql.Open("sqlite", dsn(file, pragmas...))
 	if err != nil {
 		return nil, err
@@ -72,7 +72,7 @@ func openLocked(ctx context.Context, file string, log *slog.Logger) (*sqlite, er
 	}
 	err = db.open(ctx, writes)
 	if err == nil {
-		db.log, err = openGrowingLog(file, log)
+		db.wal, err = openGrowingLog(file, logger)
 	}
 	if err != nil {
 		return nil, errors.Join(explainFile(err), db.close())
@@ -145,8 +145,8 @@ func (db *sqlite) close() error {
 	if db.conn != nil {
 		errs = append(errs, db.conn.Close())
 	}
-	if db.log != nil {
-		errs = append(errs, db.log.close())
+	if db.wal != nil {
+		errs = append(errs, db.wal.close())
 	}
 	for _, pool := range db.pools {
 		errs = append(errs, pool.Close())
@@ -181,7 +181,7 @@ func (db sqliteWriter) attempt(ctx context.Context, work func(transaction) error
 	err := work(db)
 	if err == nil {
 		if err = db.run(context.WithoutCancel(ctx), "commit", nil); err == nil {
-			db.log.committed()
+			db.wal.committed()
 			return nil
 		}
 		err = fmt.Errorf("committing: %w", err)
@@ -197,7 +197,7 @@ func (db sqliteWriter) attempt(ctx context.Context, work func(transaction) error
 func (sqliteWriter) sendAhead(context.Context) {}
 
 // save notices the end of ctx only before the first row: for a context that can end, the driver
-// starts a goroutine for each statement, which takes as long as a row.
+// starts a goroutine and sets a handler for each statement. The same holds for commit, rollback and load.
 func (db sqliteWriter) save(ctx context.Context, name string, rows ...[]any) error {
 	if err := ctx.Err(); err != nil {
 		return err

@@ -65,8 +65,9 @@ func (l *growingLog) lengthen() (full bool, err error) {
 		return false, fmt.Errorf("reading its length: %w", err)
 	}
 	length := info.Size()
-	if length <= l.length || length >= fullLogBytes {
-		return length >= fullLogBytes, nil
+	full = length >= fullLogBytes
+	if full || length <= l.length {
+		return full, nil
 	}
 	l.length = length
 	for end := length + min(max(length, minLogStep), maxLogStep); l.length < end; l.length += minLogStep {

@@ -10,8 +10,8 @@ import (
 	"github.com/coppice-run/coppice/internal/store"
 )
 
-// TestLogGrowsInAdvance: few commits make the log longer, after each of those it has room, and a file that is opened with
-// such a log, as after a crash, has everything that was committed.
+// TestLogGrowsInAdvance: few commits make the log longer, after each of those it has room, and a
+// file that is opened with such a log, as after a crash, has everything that was committed.
 func TestLogGrowsInAdvance(t *testing.T) {
 	t.Parallel()
 	c := fresh(t)
