@@ -121,7 +121,7 @@ func readStatements(dialect string, words map[string]string) (map[string]string,
 func values(row []any) (err error) {
 	for i, arg := range row {
 		switch arg := arg.(type) {
-		case nil:
+		case nil, int64, string, bool, []byte:
 		case *int:
 			row[i] = int64(*arg)
 		case *int64:

@@ -175,19 +175,19 @@ func (db sqliteWriter) transact(ctx context.Context, work func(transaction) erro
 }
 
 func (db sqliteWriter) attempt(ctx context.Context, work func(transaction) error) error {
-	if err := db.run(ctx, "begin", nil); err != nil {
+	if err := db.save(ctx, "begin", nil); err != nil {
 		return fmt.Errorf("beginning: %w", err)
 	}
 	err := work(db)
 	if err == nil {
-		if err = db.run(context.WithoutCancel(ctx), "commit", nil); err == nil {
+		if err = db.run(ctx, "commit", nil); err == nil {
 			db.wal.committed()
 			return nil
 		}
 		err = fmt.Errorf("committing: %w", err)
 	}
 	// The failed statement may have rolled back already; then this fails too.
-	if rollback := db.run(context.WithoutCancel(ctx), "rollback", nil); rollback != nil {
+	if rollback := db.run(ctx, "rollback", nil); rollback != nil {
 		err = fmt.Errorf("%w (rolling back: %w)", err, rollback)
 	}
 	return err
@@ -196,18 +196,19 @@ func (db sqliteWriter) attempt(ctx context.Context, work func(transaction) error
 // sendAhead does nothing: rows are written at once.
 func (sqliteWriter) sendAhead(context.Context) {}
 
-// save notices the end of ctx only before the first row: for a context that can end, the driver
-// starts a goroutine and sets a handler for each statement. The same holds for commit, rollback and load.
+// save notices the end of ctx only before the first row.
 func (db sqliteWriter) save(ctx context.Context, name string, rows ...[]any) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	return db.run(context.WithoutCancel(ctx), name, rows...)
+	return db.run(ctx, name, rows...)
 }
 
-// run executes a prepared statement for each row. It uses the driver directly: database/sql would
-// check, convert and copy arguments that already have the driver's types.
+// run executes a prepared statement for each row, whether or not ctx has ended: for a context that
+// can end, the driver starts a goroutine and sets a handler for each statement. It uses the driver
+// directly: database/sql would check, convert and copy arguments that already have the driver's types.
 func (db sqliteWriter) run(ctx context.Context, name string, rows ...[]any) error {
+	ctx = context.WithoutCancel(ctx)
 	err := db.conn.Raw(func(conn any) error {
 		stmt, err := db.prepareSave(ctx, conn.(driver.ConnPrepareContext), name)
 		if err != nil {
@@ -253,7 +254,7 @@ func (db sqliteWriter) load(ctx context.Context, lookups ...lookup) error {
 		}
 		stmt, err := db.prepare(ctx, l.name)
 		if err == nil {
-			err = db.runLookup(context.WithoutCancel(ctx), stmt, l) // see save
+			err = db.runLookup(context.WithoutCancel(ctx), stmt, l) // see run
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", l.name, err)

@@ -89,9 +89,13 @@ func (w *Workspace) Dir() string { return w.dir }
 // OpenDir opens the directory itself, whatever its path leads to now. The caller closes it.
 func (w *Workspace) OpenDir() (*os.File, error) { return w.root.Open(".") }
 
-// AtPath reports whether the path of the workspace still leads to its directory.
+// AtPath reports whether the path of the workspace still leads to its directory, with and without
+// symbolic links.
 func (w *Workspace) AtPath() bool {
 	found, err := os.Lstat(w.resolved)
+	if err == nil && w.dir != w.resolved && os.SameFile(w.rootInfo, found) {
+		found, err = os.Stat(w.dir)
+	}
 	return err == nil && os.SameFile(w.rootInfo, found)
 }
 

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"time"
 
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
@@ -96,7 +95,7 @@ func Pieces(messages []*pb.Message) [][]*pb.Message {
 	var out [][]*pb.Message
 	size := 0
 	for _, m := range messages {
-		n := proto.Size(m)
+		n := m.SizeVT()
 		if len(out) == 0 || size+n > pieceBytes {
 			out, size = append(out, nil), 0
 		}

@@ -39,6 +39,7 @@ type Places struct {
 	lockTimeout time.Duration // changesLockTimeout, except in tests
 	mu          sync.Mutex
 	open        map[string]*shared // by path; without directories that were replaced on disk
+	lastLeft    *shared            // has no users; stays open for the next run, or until another is left
 }
 
 // shared is an open directory with its users. They share one Workspace, which serialises their
@@ -51,12 +52,12 @@ type shared struct {
 }
 
 // lookEvery is how often it is checked whether the path of a directory that has users still leads
-// to it.
+// to it. Without users, it is checked for each run that enters.
 const lookEvery = 100 * time.Millisecond
 
 // isCurrent reports whether the path of the directory leads to it.
 func (s *shared) isCurrent(now time.Time) bool {
-	if now.Sub(s.lookedAt) < lookEvery {
+	if s.users > 0 && now.Sub(s.lookedAt) < lookEvery {
 		return true
 	}
 	s.lookedAt = now
@@ -178,9 +179,9 @@ func open(dir string) (*shared, error) {
 	return &shared{Workspace: w}, nil
 }
 
-// enter adds a user to a directory. It opens the directory for the first user, or if another
-// directory has replaced it, which those who enter within lookEvery may not see yet: they join the
-// runs that work in the old one.
+// enter adds a user to a directory. It opens the directory if it is not open, or if another directory
+// has replaced it, which those who enter within lookEvery may not see yet: they join the runs that
+// work in the old one.
 func (p *Places) enter(dir string, open func() (*shared, error)) (*shared, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -193,23 +194,36 @@ func (p *Places) enter(dir string, open func() (*shared, error)) (*shared, error
 		s.lookedAt = now
 		p.open[dir] = s
 	}
+	if s == p.lastLeft {
+		p.lastLeft = nil
+	}
 	s.users++
 	return s, nil
 }
 
-// leave removes a user from a directory. The last one closes it.
+// leave removes a user from a directory. If it was the last one, a worktree is closed. Another
+// directory stays open, because the session's next run often follows at once; the one that was left
+// before it is closed.
 func (p *Places) leave(s *shared) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if s.users--; s.users > 0 {
 		return nil
 	}
-	maps.DeleteFunc(p.open, func(_ string, o *shared) bool { return o == s })
-	err := s.Close()
 	if s.lock != nil {
-		err = errors.Join(err, s.lock.Close())
+		return errors.Join(p.close(s), s.lock.Close())
 	}
-	return err
+	before := p.lastLeft
+	p.lastLeft = s
+	if before == nil {
+		return nil
+	}
+	return p.close(before)
+}
+
+func (p *Places) close(s *shared) error {
+	maps.DeleteFunc(p.open, func(_ string, o *shared) bool { return o == s })
+	return s.Close()
 }
 
 // isInUse reports whether others work in the directory. The repository lock must be held.

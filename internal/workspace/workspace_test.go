@@ -3,6 +3,7 @@ package workspace
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -41,8 +42,10 @@ func places(t testing.TB, c Config) *Places {
 	p, err := New(c)
 	must(t, err)
 	t.Cleanup(func() {
-		if len(p.open) > 0 {
-			t.Errorf("%d directories are still open", len(p.open))
+		for path, dir := range p.open {
+			if dir != p.lastLeft || dir.users > 0 {
+				t.Errorf("%s is still open, with %d users", path, dir.users)
+			}
 		}
 	})
 	return p
@@ -226,4 +229,43 @@ func TestReplacedDirectory(t *testing.T) {
 	works(3)()
 	first()
 	works(3)()
+}
+
+// TestLastLeftStaysOpen: the directory that was left last stays open, unless a link leads elsewhere
+// by the time of the next run.
+func TestLastLeftStaysOpen(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for _, name := range []string{"one", "two"} {
+		write(t, filepath.Join(dir, "to", name, name), "")
+	}
+	link := filepath.Join(dir, "to", "current")
+	lead := func(to string) {
+		must(t, os.Symlink(to, link+"-new"))
+		must(t, os.Rename(link+"-new", link))
+	}
+	p := places(t, Config{Root: filepath.Join(dir, "to")})
+	works := func(name, sees string) *tool.Workspace {
+		t.Helper()
+		place, leave := enter(t, p, Run{Task: newTask(), Name: name})
+		defer leave()
+		if got := use(t, place.Workspace, "ls", `{}`); got != sees {
+			t.Errorf("a run in %s sees %q", name, got)
+		}
+		return place.Workspace
+	}
+	lead("one")
+	first := works("current", "one")
+	if works("current", "one") != first {
+		t.Error("the directory was opened again for the next run")
+	}
+	lead("two")
+	works("current", "two")
+	second := works("two", "two")
+	if len(p.open) != 1 || works("two", "two") != second {
+		t.Errorf("open are %v", p.open)
+	}
+	if _, err := first.OpenDir(); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("the directory that was left before: %v", err)
+	}
 }

@@ -35,6 +35,7 @@ const (
 // Model plays a scenario. It implements [model.Model].
 type Model struct {
 	scenario *Scenario
+	views    sync.Pool // of *view
 	failures failures
 }
 
@@ -51,7 +52,16 @@ func (m *Model) Generate(ctx context.Context, req *model.Request, emit func(mode
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	p := &player{view: newView(ctx, m.scenario, req), req: req}
+	v, ok := m.views.Get().(*view)
+	if !ok {
+		v = newView(m.scenario)
+	}
+	defer func() {
+		v.clear()
+		m.views.Put(v)
+	}()
+	v.read(ctx, req)
+	p := &player{view: v, req: req}
 	if emit == nil {
 		emit = func(model.Delta) {}
 	}

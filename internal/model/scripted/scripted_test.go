@@ -292,6 +292,49 @@ steps:
 	all.Wait()
 }
 
+// TestOneAfterAnother: an answer depends on no earlier request, not even on one that failed while a
+// var was computed.
+func TestOneAfterAnother(t *testing.T) {
+	t.Parallel()
+	m := parse(t, `
+vars:
+  said: 'printf "%s of %d results" .Prompt (len (results "*"))'
+  must: 'printf "%s, %s" (result "ls" 0) (var "said")'
+steps:
+  - when: {prompt: '^(need) (\w+)'}
+    text: '{{var "must"}}, {{group 2}}'
+  - text: '{{var "said"}}, {{with .Item}}{{.}}{{end}}{{.N}}{{len allNews}}'
+`)
+	listed := []tree.Message{calls(used("ls", `{}`)), results(tree.ToolResult{Text: "a file"})}
+	for range 3 {
+		for _, c := range []struct {
+			prompt string
+			then   []tree.Message
+			want   string
+		}{
+			{"need one", listed, "a file, need one of 1 results, one"},
+			{"need two", nil, ""},
+			{"three", nil, "three of 0 results, 00"},
+			{"four", listed, "four of 1 results, 00"},
+		} {
+			req := &model.Request{Messages: append([]tree.Message{said(c.prompt)}, c.then...)}
+			answer, err := m.Generate(t.Context(), req, nil)
+			if c.want == "" {
+				if err == nil || !strings.Contains(err.Error(), "no result 0") {
+					t.Errorf("%s: %v", c.prompt, err)
+				}
+				continue
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := (&tree.Message{Blocks: answer.Blocks}).Text(); got != c.want {
+				t.Errorf("%s: %q", c.prompt, got)
+			}
+		}
+	}
+}
+
 // The example in the documentation plays as it says.
 func TestDocumentedExample(t *testing.T) {
 	t.Parallel()

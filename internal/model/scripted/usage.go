@@ -7,28 +7,35 @@ const bytesPerToken = 4
 
 // usage returns the counts of the step, and estimates by length for those that it does not set.
 func (p *player) usage(blocks []tree.Block) tree.Usage {
-	heard := len(p.req.System)
-	for _, t := range p.req.Tools {
-		heard += len(t.Name) + len(t.Description) + len(t.Schema)
-	}
-	for i := range p.req.Messages {
-		heard += size(p.req.Messages[i].Blocks)
-	}
 	said := p.step.usage
 	return tree.Usage{
-		Input:      or(said.input, tokens(heard)),
-		Output:     or(said.output, tokens(size(blocks))),
-		CacheRead:  or(said.cacheRead, 0),
-		CacheWrite: or(said.cacheWrite, 0),
+		Input:      or(said.input, func() int64 { return tokens(p.heard()) }),
+		Output:     or(said.output, func() int64 { return tokens(size(blocks)) }),
+		CacheRead:  or(said.cacheRead, none),
+		CacheWrite: or(said.cacheWrite, none),
 	}
 }
 
-func or(said *int64, guess int64) int64 {
+// heard returns the length of the request, in bytes.
+func (p *player) heard() int {
+	n := len(p.req.System)
+	for _, t := range p.req.Tools {
+		n += len(t.Name) + len(t.Description) + len(t.Schema)
+	}
+	for i := range p.req.Messages {
+		n += size(p.req.Messages[i].Blocks)
+	}
+	return n
+}
+
+func or(said *int64, guess func() int64) int64 {
 	if said != nil {
 		return *said
 	}
-	return guess
+	return guess()
 }
+
+func none() int64 { return 0 }
 
 func tokens(bytes int) int64 { return int64(bytes+bytesPerToken-1) / bytesPerToken }
 

@@ -54,10 +54,19 @@ func (u *lazyResult) read() result {
 	return u.result
 }
 
-// view is the request as the scenario sees it. It serves one Generate.
+// view is the request as the scenario sees it. It serves one Generate at a time. Its templates can
+// call its methods, and are kept for the next request.
 type view struct {
+	scenario *Scenario
+	bound    map[*snippet]*template.Template
+	vars     map[string]any
+	open     map[string]bool // vars that are being computed
+	request
+}
+
+// request is the part of a view that belongs to one Generate.
+type request struct {
 	ended     func() error // returns the error of the context, once it has ended
-	scenario  *Scenario
 	tools     []model.ToolSpec
 	dot       templateData
 	groups    groups
@@ -67,11 +76,7 @@ type view struct {
 	since     int          // index in all of the first result since the last user message
 	news      []any        // news of background agents
 	newsSince int          // index of the first news since, or in, the last user message
-
-	bound   map[*snippet]*template.Template
-	vars    map[string]any
-	open    map[string]bool // vars that are being computed
-	yielded any
+	yielded   any
 }
 
 // groups are the submatches of the matching step's patterns.
@@ -80,14 +85,22 @@ type groups struct {
 	names map[string]int
 }
 
-func newView(ctx context.Context, s *Scenario, req *model.Request) *view {
-	v := &view{
-		ended: ctx.Err, scenario: s, tools: req.Tools,
+func newView(s *Scenario) *view {
+	return &view{scenario: s, bound: map[*snippet]*template.Template{}, vars: map[string]any{}, open: map[string]bool{}}
+}
+
+// clear forgets the request and what was computed from it.
+func (v *view) clear() {
+	clear(v.vars)
+	v.request = request{}
+}
+
+// read sets the request. The view must be clear.
+func (v *view) read(ctx context.Context, req *model.Request) {
+	v.request = request{
+		ended: ctx.Err, tools: req.Tools,
 		dot:      templateData{Agent: req.Agent, Model: req.Model, Provider: req.Provider, Reminder: req.Reminder, Depth: req.Depth, Turn: 1, SinceUser: 1},
 		messages: req.Messages,
-		bound:    map[*snippet]*template.Template{},
-		vars:     map[string]any{},
-		open:     map[string]bool{},
 	}
 	var answered *tree.Message
 	first := true
@@ -116,7 +129,6 @@ func newView(ctx context.Context, s *Scenario, req *model.Request) *view {
 	if answered != nil {
 		v.dot.Last = results(answered)
 	}
-	return v
 }
 
 // collect collects the results of all tool calls. Most scenarios do not use them, and long
