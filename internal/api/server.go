@@ -57,6 +57,10 @@ const maxConnectionAge = 30 * time.Second
 type Server struct {
 	*grpc.Server
 	Health *health.Server // not serving as soon as Shutdown begins
+	worker pb.WorkerServiceServer
+	inside *InProcess                                  // nil: none
+	around func(*guard) []grpc.StreamServerInterceptor // wrap each stream, the outermost first
+	log    *slog.Logger
 }
 
 // New returns a server with all services, health and reflection. It removes the secrets from all
@@ -67,6 +71,9 @@ func New(svc *orchestrator.Service, secrets *redact.Redactor, security auth.Serv
 		return errPanicked
 	})
 	recoverUnary, statusUnary := recovery.UnaryServerInterceptor(onPanic), unaryStatus(log, secrets)
+	around := func(access *guard) []grpc.StreamServerInterceptor {
+		return []grpc.StreamServerInterceptor{streamStatus(log, secrets), recovery.StreamServerInterceptor(onPanic), access.stream, streamClean(secrets)}
+	}
 	access := &guard{tokens: security.Tokens, log: log}
 	s := grpc.NewServer(append(connectionOptions(),
 		grpc.Creds(security.Transport()),
@@ -74,19 +81,19 @@ func New(svc *orchestrator.Service, secrets *redact.Redactor, security auth.Serv
 		grpc.MaxRecvMsgSize(maxRequestBytes),
 		grpc.MaxSendMsgSize(maxResponseBytes),
 		grpc.ChainUnaryInterceptor(unaryTrace, statusUnary, recoverUnary, access.unary, unaryClean(secrets)),
-		grpc.ChainStreamInterceptor(streamStatus(log, secrets), recovery.StreamServerInterceptor(onPanic), access.stream, streamClean(secrets)),
+		grpc.ChainStreamInterceptor(around(access)...),
 	)...)
-	registrar := guardedRegistrar{s, access}
+	registrar, worker := guardedRegistrar{s, access}, &workerServer{svc: svc}
 	pb.RegisterSessionServiceServer(registrar, &sessionServer{svc: svc, intercept: chain(statusUnary, recoverUnary)})
 	pb.RegisterTaskServiceServer(registrar, &taskServer{svc: svc})
 	pb.RegisterApprovalServiceServer(registrar, &approvalServer{svc: svc})
 	pb.RegisterAgentServiceServer(registrar, &agentServer{svc: svc})
-	pb.RegisterWorkerServiceServer(registrar, &workerServer{svc: svc})
+	pb.RegisterWorkerServiceServer(registrar, worker)
 	pb.RegisterAdminServiceServer(registrar, &adminServer{svc: svc})
 	h := health.NewServer()
 	healthpb.RegisterHealthServer(s, h)
 	reflection.Register(s)
-	return &Server{Server: s, Health: h}
+	return &Server{Server: s, Health: h, worker: worker, around: around, log: log}
 }
 
 // connectionOptions limits windows, pings and the age of connections.
@@ -112,6 +119,12 @@ func (s *Server) Serve(l net.Listener) error {
 	return err
 }
 
+// ServeInProcess takes streams of a worker in this process until Shutdown. Call it at most once.
+func (s *Server) ServeInProcess(p *InProcess) {
+	s.inside = p
+	p.serve(s.worker, s.around(&guard{log: s.log})) // without tokens
+}
+
 // gracefulStopTimeout is how long running calls may take to end on their own.
 const gracefulStopTimeout = 3 * time.Second
 
@@ -124,6 +137,9 @@ func (s *Server) Shutdown() {
 		defer close(done)
 		s.GracefulStop()
 	}()
+	if s.inside != nil {
+		s.inside.stop()
+	}
 	select {
 	case <-done:
 	case <-time.After(gracefulStopTimeout):

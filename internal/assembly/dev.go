@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/test/bufconn"
 
+	"github.com/coppice-run/coppice/internal/api"
 	"github.com/coppice-run/coppice/internal/auth"
 	"github.com/coppice-run/coppice/internal/callback"
 	"github.com/coppice-run/coppice/internal/dispatch"
@@ -203,10 +204,11 @@ func (d Dev) run(ctx context.Context, listeners []net.Listener, client *redis.Cl
 	defer stopServing()
 	var g errgroup.Group
 	working, stopWorking := context.WithCancel(ctx)
-	served := make(chan struct{})
+	served, inside := make(chan struct{}), api.NewInProcess()
 	g.Go(func() error {
 		defer stopWorking()
 		o := d.Orchestrator(client, listeners...)
+		o.InProcess = inside
 		o.OnOpen = func(db *store.Store) { r.db = db }
 		return o.Run(serving, func() {
 			close(served)
@@ -215,7 +217,7 @@ func (d Dev) run(ctx context.Context, listeners []net.Listener, client *redis.Cl
 	})
 	g.Go(func() error {
 		defer stopServing()
-		w := d.Worker(client, r.conn)
+		w := d.Worker(client, inside)
 		w.OnReady = func() {
 			select {
 			case <-served:

@@ -56,6 +56,7 @@ type Orchestrator struct {
 	Secrets                       *redact.Redactor   // never stored or shown; nil: none are known
 	OnOpen                        func(*store.Store) // called with the database before calls are served; may be nil
 	Listeners                     []net.Listener
+	InProcess                     *api.InProcess       // serves a worker in this process; nil: none
 	Health                        net.Listener         // answers health checks of anybody, without TLS; nil: none
 	Security                      auth.Server          // who may call, and over which transport
 	Telemetry                     *telemetry.Telemetry // nil: none
@@ -209,6 +210,9 @@ func (o Orchestrator) serve(ctx context.Context, db *store.Store, svc *orchestra
 	g.Go(func() error { return svc.Run(running) })
 	for _, l := range o.Listeners {
 		g.Go(func() error { return server.Serve(l) })
+	}
+	if o.InProcess != nil {
+		server.ServeInProcess(o.InProcess)
 	}
 	g.Go(func() error {
 		<-running.Done()

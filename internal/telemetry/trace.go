@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/hex"
-	"fmt"
 	"math/rand/v2"
 	"strings"
 
@@ -102,11 +101,11 @@ func (t *Telemetry) TraceParent(task *tree.Task) string {
 	if t == nil || task.Trace.ID == (tree.TraceID{}) {
 		return ""
 	}
-	flags := 0
+	flags := "00"
 	if t.isSampled(task.Trace) {
-		flags = 1
+		flags = "01"
 	}
-	return fmt.Sprintf("00-%x-%016x-%02x", task.Trace.ID[:], uint64(tree.RunSpan(task.ID, task.Run)), flags)
+	return "00-" + trace.TraceID(task.Trace.ID).String() + "-" + spanBytes(tree.RunSpan(task.ID, task.Run)).String() + "-" + flags
 }
 
 // WithTraceParent returns a context whose spans are children of the span that a traceparent
