@@ -18,13 +18,19 @@ type attempt struct {
 	from    tree.From
 }
 
-// newAttempt opens a session and claims its root.
+// newAttempt opens a session in a database, and claims its root.
 func newAttempt(b testing.TB, database string) *attempt {
+	b.Helper()
+	return beginAttempt(b, running(b, store.Config{Database: database, Replica: "bench"}))
+}
+
+// beginAttempt opens a session and claims its root.
+func beginAttempt(b testing.TB, db *store.Store) *attempt {
 	b.Helper()
 	agent := &tree.Agent{Name: "general", Version: "1", Mode: tree.ModeBoth, MaxIterations: 1 << 30}
 	limits := tree.DefaultLimits()
 	limits.Width, limits.Total, limits.Running = 1<<30, 1<<30, 1<<30
-	a := &attempt{db: running(b, store.Config{Database: database, Replica: "bench"}), session: newSession()}
+	a := &attempt{db: db, session: newSession()}
 	create := tree.CreateSession{
 		ID: a.session, Tenant: "bench", Agent: agent, Limits: limits,
 		Message: []tree.Block{tree.Text{Text: "Find out where the setting is read."}},
@@ -126,11 +132,21 @@ func (a *attempt) read(ctx context.Context, messages int) error {
 func (a *attempt) haveChildren(b testing.TB, n int) {
 	b.Helper()
 	a.do(b, tree.AppendAnswer{From: a.next(), Message: asks(n)})
-	var children []tree.CallChild
+	a.do(b, tree.SpawnCalls{From: a.next(), Children: lookers(n)})
+	a.answerCalls(b, n)
+}
+
+// lookers are children, one for each call.
+func lookers(n int) (children []tree.CallChild) {
 	for block := range n {
 		children = append(children, tree.CallChild{Block: block, Child: spawn("look").Child})
 	}
-	a.do(b, tree.SpawnCalls{From: a.next(), Children: children})
+	return children
+}
+
+// answerCalls lets the children answer whose calls are open.
+func (a *attempt) answerCalls(b testing.TB, n int) {
+	b.Helper()
 	seen, err := a.db.Conversation(b.Context(), "acme", a.session, a.from.Task)
 	if err != nil || len(seen.Open) != n {
 		b.Fatalf("what is open is not %d calls: %+v, %v", n, seen, err)
