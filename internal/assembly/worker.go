@@ -212,9 +212,9 @@ func (w Worker) serveAlive(ctx context.Context, id string) (stop func()) {
 	}
 }
 
-// observer makes model calls and tool calls spans, if there is telemetry.
+// observer makes model calls and tool calls spans and counts them, if that is exported.
 func (w *Worker) observer() (loop.Observer, error) {
-	if w.Telemetry == nil {
+	if !w.Telemetry.Enabled() {
 		return nil, nil
 	}
 	var err error
