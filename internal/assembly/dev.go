@@ -14,7 +14,6 @@ import (
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/coppice-run/coppice/internal/api"
@@ -122,7 +121,6 @@ func StartDev(ctx context.Context, d Dev) (*Running, error) {
 	}()
 	select {
 	case <-served:
-		r.waitConnected(ctx)
 		return r, nil
 	case <-r.done:
 		return nil, r.err
@@ -139,21 +137,6 @@ func (d Dev) inProcessAuth() ([]grpc.DialOption, error) {
 		return nil, err
 	}
 	return []grpc.DialOption{auth.WithToken(token)}, nil
-}
-
-// waitConnected waits until the connection is ready or closed. If opening the database took long,
-// the worker's first attempt to connect has failed, and a call would fail with that error.
-func (r *Running) waitConnected(ctx context.Context) {
-	for {
-		state := r.conn.GetState()
-		if state == connectivity.Ready || state == connectivity.Shutdown {
-			return
-		}
-		r.conn.Connect()
-		if !r.conn.WaitForStateChange(ctx, state) {
-			return
-		}
-	}
 }
 
 func (d Dev) redis() (*redis.Client, func() error, error) {

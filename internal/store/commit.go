@@ -266,7 +266,12 @@ func (b *batch) prefetch(ctx context.Context, queued []*Pending) error {
 		return err
 	}
 	for {
-		wanted := b.missing(queued)
+		var wanted []sessionNeeds
+		for id, cmd := range foreseen(queued) {
+			if missing := b.sessions[id].view.Missing(cmd); !missing.Empty() {
+				wanted = append(wanted, sessionNeeds{id, missing})
+			}
+		}
 		if len(wanted) == 0 {
 			return nil
 		}
@@ -274,28 +279,6 @@ func (b *batch) prefetch(ctx context.Context, queued []*Pending) error {
 			return err
 		}
 	}
-}
-
-// missing returns what the commands need and is not held. The calls of an answer in the same batch
-// are in no row yet, so a spawn after it asks for nothing now.
-func (b *batch) missing(queued []*Pending) (wanted []sessionNeeds) {
-	answered := map[tree.TaskID]bool{}
-	for _, p := range queued {
-		for id, cmd := range p.commands() {
-			switch c := cmd.(type) {
-			case tree.AppendAnswer:
-				answered[c.Task] = true
-			case tree.SpawnCalls:
-				if answered[c.From.Task] {
-					continue
-				}
-			}
-			if missing := b.sessions[id].view.Missing(cmd); !missing.Empty() {
-				wanted = append(wanted, sessionNeeds{id, missing})
-			}
-		}
-	}
-	return wanted
 }
 
 // decide decides one command. The error fails the whole batch.

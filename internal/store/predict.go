@@ -1,6 +1,10 @@
 package store
 
-import "github.com/coppice-run/coppice/internal/tree"
+import (
+	"iter"
+
+	"github.com/coppice-run/coppice/internal/tree"
+)
 
 // predictNeeds predicts which rows commands will need of sessions that have to be read, so that
 // they can be read in the round trip that locks the sessions. Without it rows lead to other rows,
@@ -12,24 +16,45 @@ func (b *batch) predictNeeds(queued []*Pending) (wanted []sessionNeeds) {
 		return nil // reads take no round trip
 	}
 	scratch := map[tree.SessionID]*tree.View{}
-	for _, p := range queued {
-		for id, cmd := range p.commands() {
-			s := b.sessions[id]
-			if s.state == cacheValid {
-				continue
-			}
-			v := scratch[id]
-			if v == nil {
-				v = emptyCopy(s.view)
-				scratch[id] = v
-			}
-			for missing := v.Missing(cmd); !missing.Empty(); missing = v.Missing(cmd) {
-				wanted = append(wanted, sessionNeeds{id, missing})
-				putGuess(v, s.view, missing)
-			}
+	for id, cmd := range foreseen(queued) {
+		s := b.sessions[id]
+		if s.state == cacheValid {
+			continue
+		}
+		v := scratch[id]
+		if v == nil {
+			v = emptyCopy(s.view)
+			scratch[id] = v
+		}
+		for missing := v.Missing(cmd); !missing.Empty(); missing = v.Missing(cmd) {
+			wanted = append(wanted, sessionNeeds{id, missing})
+			putGuess(v, s.view, missing)
 		}
 	}
 	return wanted
+}
+
+// foreseen gives the commands whose needs can be told before the first one is decided, each with its
+// session. The calls of an answer are in no row yet, so a spawn that comes with it is not among them.
+func foreseen(queued []*Pending) iter.Seq2[tree.SessionID, tree.Command] {
+	return func(yield func(tree.SessionID, tree.Command) bool) {
+		answered := map[tree.TaskID]bool{}
+		for _, p := range queued {
+			for id, cmd := range p.commands() {
+				switch c := cmd.(type) {
+				case tree.AppendAnswer:
+					answered[c.Task] = true
+				case tree.SpawnCalls:
+					if answered[c.From.Task] {
+						continue
+					}
+				}
+				if !yield(id, cmd) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // emptyCopy gives a view of the same session that holds nothing else.
