@@ -194,7 +194,11 @@ func (s *standbySlot) begin() bool {
 		return false
 	}
 	return l.state.ifOpen(func() bool { // under the lock, so that the call that closes the state also ends the standby
-		l.onStandby.Store(s) // before add, because the slot may get a run at once
+		// Before add, because the slot may get a run at once. The outcome of an earlier standby may still
+		// be on its way to the stream, which has room for one.
+		if !l.onStandby.CompareAndSwap(nil, s) {
+			return false
+		}
 		waits := l.svc.standby.add(s)
 		if !waits {
 			l.onStandby.Store(nil)
@@ -208,7 +212,7 @@ func (s *standbySlot) begin() bool {
 // is given to the slot once its announcement expires.
 func (l *slot) handleStandBy(req *pb.WorkRequest) error {
 	if l.state.currentLease() != nil || l.onStandby.Load() != nil || l.claiming.Load() {
-		return tree.ErrBadInput.With("the slot cannot stand by while its stream has an attempt or may get one")
+		return errMayNotStandBy
 	}
 	l.identifyWorker(req)
 	claim := req.GetStandBy()
@@ -218,10 +222,14 @@ func (l *slot) handleStandBy(req *pb.WorkRequest) error {
 		signal(l.svc.backlog.changed)
 		return nil
 	}
-	l.onStandby.Store(s) // until the stream has received the outcome; the next request comes after that
+	if !l.onStandby.CompareAndSwap(nil, s) { // until the stream has received the outcome; the next request comes after that
+		return errMayNotStandBy
+	}
 	s.finish(nil, nil)
 	return nil
 }
+
+var errMayNotStandBy = tree.ErrBadInput.With("the slot cannot stand by while its stream has an attempt or may get one")
 
 // standDown ends the slot's standby: its worker asked for it, or its stream ended.
 func (l *slot) standDown() {

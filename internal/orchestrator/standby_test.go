@@ -4,6 +4,9 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 	"github.com/coppice-run/coppice/internal/store"
 )
 
@@ -133,5 +136,32 @@ func TestNobodyWaitsWhileHintsDo(t *testing.T) {
 	b.hintClaimed(later)
 	if b.reconcile(later, 3, 1); b.idleSuffice(2) {
 		t.Error("what was given up is not waited for once somebody has come")
+	}
+}
+
+// TestASecondStandby: a slot does not stand by again before its stream has received how its last
+// standby ended. A committer would wait for the stream otherwise.
+func TestASecondStandby(t *testing.T) {
+	t.Parallel()
+	s := &Service{backlog: newBacklog(), leases: newLeases(), registry: newWorkerRegistry()}
+	s.Pool = "p"
+	s.standby = newStandby(&s.slots)
+	l := &slot{svc: s, standbyEnds: make(chan standbyEnd, 1)}
+	s.registry.addStream(l)
+	s.registry.setWorker(l, &pb.Hello{WorkerId: "w", Pool: "p", StartTime: timestamppb.Now()})
+	begin := func() bool {
+		return (&standbySlot{slot: l, info: workerInfo{id: "w"}, takes: &pb.Takes{StandBy: true}}).begin()
+	}
+	if !begin() {
+		t.Fatal("the slot does not stand by")
+	}
+	s.standby.setOpen(false) // ends the first standby
+	s.standby.setOpen(true)
+	if begin() {
+		t.Error("the slot stands by before its stream knows how its last standby ended")
+	}
+	l.answerStandbyEnd(t.Context(), <-l.standbyEnds)
+	if !begin() {
+		t.Error("the slot does not stand by again")
 	}
 }
