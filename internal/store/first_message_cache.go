@@ -14,7 +14,8 @@ type firstMessageCache struct {
 	bytes    int
 }
 
-// maxFirstMessageBytes is the size of cached messages above which a committer empties the cache.
+// maxFirstMessageBytes is the size of cached messages above which a committer empties the cache. Each
+// message counts with cachedRowBytes in addition to its text.
 const maxFirstMessageBytes = 2 << 20
 
 func newFirstMessageCache() firstMessageCache {
@@ -30,7 +31,7 @@ func (c *firstMessageCache) put(id tree.SessionID, messages []*tree.Message) {
 			c.forget(key)
 			continue
 		}
-		if c.bytes += tree.TextBytes(m.Blocks); c.bytes > maxFirstMessageBytes {
+		if c.bytes += cachedRowBytes + tree.TextBytes(m.Blocks); c.bytes > maxFirstMessageBytes {
 			clear(c.messages)
 			c.bytes = 0
 			continue
@@ -52,7 +53,7 @@ func (c *firstMessageCache) take(t *tree.Task) []tree.Message {
 
 func (c *firstMessageCache) forget(key sessionKey[tree.TaskID]) {
 	for _, m := range c.messages[key] {
-		c.bytes -= tree.TextBytes(m.Blocks)
+		c.bytes -= cachedRowBytes + tree.TextBytes(m.Blocks)
 	}
 	delete(c.messages, key)
 }
