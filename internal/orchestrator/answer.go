@@ -122,14 +122,16 @@ func (l *slot) loseAttempt(ctx context.Context, err error) *pb.WorkResponse {
 	if tree.CodeOf(err) != tree.CodeStale {
 		l.svc.Logger.WarnContext(ctx, "an attempt cannot continue", "error", err)
 	}
-	l.abandon(isWorkerFault(err))
+	l.abandon(ctx.Err() == nil && isLasting(err))
 	return lostResponse(err.Error())
 }
 
-// isWorkerFault reports whether an error is the fault of the worker that sent the request.
-func isWorkerFault(err error) bool {
+// isLasting reports whether an error would probably meet the next attempt too: it is the fault of
+// what the worker sends, or of what is stored. Such attempts are counted, so that they come to an
+// end.
+func isLasting(err error) bool {
 	switch tree.CodeOf(err) {
-	case tree.CodeInvalid, tree.CodePrecondition, tree.CodeExhausted, tree.CodeNotFound:
+	case tree.CodeInvalid, tree.CodePrecondition, tree.CodeExhausted, tree.CodeNotFound, tree.CodeInternal:
 		return true
 	}
 	return false

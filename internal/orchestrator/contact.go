@@ -37,3 +37,16 @@ func (c *contact) lasted(now time.Time) time.Duration {
 	}
 	return now.Sub(c.since)
 }
+
+// isInterrupted reports whether there was contact, and is none.
+func (c *contact) isInterrupted(now time.Time) bool { return c.silence(now) > c.maxGap }
+
+// silence returns how long ago the last heartbeat was stored; 0 if none was yet.
+func (c *contact) silence(now time.Time) time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.last.IsZero() {
+		return 0
+	}
+	return now.Sub(c.last)
+}

@@ -163,19 +163,23 @@ func (s *Service) awaitReattach(worker *alive.Worker, lease *lease) {
 	worker.IfDead(s.Grace, func() { close(dead) })
 	go func() {
 		if s.passGrace(dead) {
-			s.endGrace(lease)
+			s.endGrace(lease, dead)
 		}
 	}()
 }
 
 // passGrace waits for the grace, or until dead is closed. It reports false if this replica stops:
-// other replicas offer the run then.
+// other replicas offer the run then. While the database is away, no worker can come back, so the
+// grace begins again once the database is back.
 func (s *Service) passGrace(dead <-chan struct{}) bool {
 	step := time.NewTicker(s.Grace / graceSteps)
 	defer step.Stop()
-	for range graceSteps {
+	for passed := 0; passed < graceSteps; {
 		select {
 		case <-step.C:
+			if passed++; s.contact.isInterrupted(s.Now()) {
+				passed = 0
+			}
 		case <-dead:
 			return true
 		case <-s.stopping:
@@ -186,12 +190,16 @@ func (s *Service) passGrace(dead <-chan struct{}) bool {
 }
 
 // endGrace offers a run to others whose worker did not come back. The attempt is held until that is
-// stored, so that the sweep does not offer the run too.
-func (s *Service) endGrace(lease *lease) {
+// stored, so that the sweep does not offer the run too. If it cannot be stored, the worker could
+// not come back either, and gets the grace again.
+func (s *Service) endGrace(lease *lease, dead <-chan struct{}) {
 	for !s.handOver(lease, true) {
 		select {
 		case <-time.After(sweepInterval):
 		case <-s.stopping:
+			return
+		}
+		if !s.passGrace(dead) {
 			return
 		}
 	}

@@ -108,7 +108,7 @@ func (l *slot) appendRun(ctx context.Context, answer *pb.WorkResponse, held *lea
 	if err != nil {
 		if ctx.Err() == nil { // otherwise the end of the stream handles the attempt
 			l.svc.Logger.WarnContext(ctx, "handing a run to its slot failed", "task_id", t.ID, "error", err)
-			l.abandon(false)
+			l.abandon(isLasting(err))
 		}
 		return []*pb.WorkResponse{answer}
 	}

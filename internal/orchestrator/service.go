@@ -150,8 +150,14 @@ func (s *Service) Wait() {
 // Standby returns the slots that stand by with this replica.
 func (s *Service) Standby() store.Standby { return s.standby }
 
-// Prepare reads the definitions of agents and stores them. Call it before calls are served.
-func (s *Service) Prepare(ctx context.Context) error { return s.agents.readFiles(ctx) }
+// Prepare reads the definitions of agents and stores them, and records that this replica is alive,
+// so that no other takes its first runs. Call it before calls are served.
+func (s *Service) Prepare(ctx context.Context) error {
+	if err := s.agents.readFiles(ctx); err != nil {
+		return err
+	}
+	return s.heartbeat(ctx)
+}
 
 // Run runs the loops of the replica until ctx ends: it announces runs, sweeps, makes callbacks and
 // keeps in touch with other replicas.

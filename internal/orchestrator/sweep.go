@@ -58,6 +58,8 @@ type sweepState struct {
 	endedElsewhere map[attemptKey]bool      // held here, but not stored as attempts of this replica
 	orphans        map[attemptKey]time.Time // stored as attempts of this replica, but not held here; since when
 
+	silent map[string]int // other replicas that have attempts, but no heartbeats; in how many sweeps in a row
+
 	retentionCursor tree.SessionID // the last session whose age was checked
 
 	shortage      shortage // what waiting runs would lack
@@ -73,6 +75,7 @@ func (s *Service) runHeartbeat(ctx context.Context) error {
 	for {
 		if err := s.heartbeat(ctx); err != nil && ctx.Err() == nil {
 			s.Logger.WarnContext(ctx, "a heartbeat failed", "error", err)
+			s.assumeOthers()
 		}
 		select {
 		case <-tick.C:
@@ -96,6 +99,21 @@ func (s *Service) heartbeat(ctx context.Context) error {
 	return nil
 }
 
+// isSilent reports whether other replicas may believe that this one is dead, and take its runs. It
+// claims none then.
+func (s *Service) isSilent() bool {
+	return !s.Store.Exclusive() && s.contact.silence(s.Now()) > s.replicaTimeout()
+}
+
+// assumeOthers ends what only the only replica may do, once this replica has not been able to learn
+// for long whether it is.
+func (s *Service) assumeOthers() {
+	if s.isSilent() {
+		s.hasOthers.Store(true)
+		s.openStandby()
+	}
+}
+
 // openStandby lets slots stand by while this replica is the only one, and while Redis is away: then
 // no hint of another replica could find them either.
 func (s *Service) openStandby() { s.standby.setOpen(!s.hasOthers.Load() || s.redisAway.Load()) }
@@ -103,15 +121,10 @@ func (s *Service) openStandby() { s.standby.setOpen(!s.hasOthers.Load() || s.red
 // recoverLostAttempts offers runs to others whose replica is dead, or that belong to this replica
 // but are on no stream any more.
 func (s *Service) recoverLostAttempts(ctx context.Context) error {
-	lost, err := s.Store.LostAttempts(ctx, s.replicaTimeout())
+	lost, err := s.lostElsewhere(ctx)
 	if err != nil {
 		return err
 	}
-	if !s.Store.Exclusive() && s.contact.lasted(s.Now()) < s.replicaTimeout() {
-		lost = nil // the database may have been away for the other replicas too, until this query
-	}
-	// Attempts of this replica are not lost, however late its heartbeats are.
-	lost = slices.DeleteFunc(lost, func(a store.Attempt) bool { return a.Replica == s.Replica })
 	held := s.leases.all() // before the rows are read, so that the rows are at least as new
 	ours, err := s.Store.AttemptsOfReplica(ctx, s.Replica)
 	if err != nil {
@@ -130,6 +143,35 @@ func (s *Service) recoverLostAttempts(ctx context.Context) error {
 		failed = errors.Join(failed, ignoreRedelivered(err))
 	}
 	return failed
+}
+
+// silentSweeps is in how many sweeps in a row a replica has to be silent before it counts as dead.
+// If the clock of the database is set ahead, every replica seems silent until its next heartbeat.
+const silentSweeps = 3
+
+// lostElsewhere returns the attempts of other replicas that are dead.
+func (s *Service) lostElsewhere(ctx context.Context) ([]store.Attempt, error) {
+	timeout, sweeps := s.replicaTimeout(), silentSweeps
+	if s.Store.Exclusive() {
+		// There is no other replica. Attempts of earlier processes have the grace from now on: while
+		// there was no orchestrator, their workers could not come back.
+		timeout, sweeps = 0, 1+int((s.Grace+sweepInterval-1)/sweepInterval)
+	}
+	silent, err := s.Store.LostAttempts(ctx, timeout)
+	if err != nil {
+		return nil, err
+	}
+	// Attempts of this replica are not lost, however late its heartbeats are.
+	silent = slices.DeleteFunc(silent, func(a store.Attempt) bool { return a.Replica == s.Replica })
+	if !s.Store.Exclusive() && s.contact.lasted(s.Now()) < s.replicaTimeout() {
+		silent = nil // the database may have been away for the other replicas too, until this query
+	}
+	seen := map[string]int{}
+	for _, a := range silent {
+		seen[a.Replica] = s.sweepState.silent[a.Replica] + 1
+	}
+	s.sweepState.silent = seen
+	return slices.DeleteFunc(silent, func(a store.Attempt) bool { return seen[a.Replica] < sweeps }), nil
 }
 
 // updateAll submits n independent commands and returns the error of each. They share their commits.

@@ -247,6 +247,8 @@ func (l *slot) submit(req *pb.WorkRequest) (a *exchange, wanted bool, err error)
 	switch {
 	case claim != nil && (claim.GetProtocol() > wire.Protocol || claim.GetProtocol() < wire.OldestProtocol):
 		a.err = errUnsupportedProtocol
+	case claim != nil && l.svc.isSilent():
+		a.err = tree.ErrUnavailable.With("replica %s cannot record that it is alive", l.svc.Replica)
 	case claim != nil:
 		session, cmd, err := wire.ClaimFrom(claim)
 		l.submitAttempt(a, session, cmd, cmd.Task, cmd.Token.Epoch, err)

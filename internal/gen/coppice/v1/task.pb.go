@@ -297,7 +297,8 @@ const (
 	Reason_REASON_BUDGET_EXHAUSTED Reason = 9
 	// The run was refused after it had been accepted.
 	Reason_REASON_REJECTED Reason = 10
-	// The run lost its worker three times in a row without progress, and is probably the cause.
+	// Three attempts in a row ended without progress: the run lost its worker and is probably the
+	// cause, or what it needs cannot be read.
 	Reason_REASON_POISONED Reason = 11
 	// A client cancelled it.
 	Reason_REASON_CANCELLED_BY_USER Reason = 12
