@@ -11,7 +11,7 @@ import (
 // between commands.
 type permissionFlags struct {
 	PermissionMode string   `placeholder:"MODE" help:"Handling of calls that no rule matches: default, accept_edits, plan or bypass."`
-	Allow          []string `sep:"none" placeholder:"RULE" help:"Calls that run without approval, for example 'bash(git *)'. Can be repeated, like --ask and --deny."`
+	Allow          []string `sep:"none" placeholder:"RULE" help:"Calls that run without approval, for example 'bash(git *)'. Can be repeated, like --ask and --deny; the variable has one on each line."`
 	Ask            []string `sep:"none" placeholder:"RULE" help:"Calls that need approval."`
 	Deny           []string `sep:"none" placeholder:"RULE" help:"Calls that are denied."`
 }
@@ -23,9 +23,10 @@ func (p permissionFlags) permissions(approvals string) (*pb.Permissions, error) 
 	}
 	for _, of := range []struct {
 		flag  string
-		rules []string
-	}{{"--allow", p.Allow}, {"--ask", p.Ask}, {"--deny", p.Deny}} {
-		if _, err := policy.NewRules(of.rules); err != nil {
+		rules *[]string
+	}{{"--allow", &p.Allow}, {"--ask", &p.Ask}, {"--deny", &p.Deny}} {
+		*of.rules = separateLines(*of.rules)
+		if _, err := policy.NewRules(*of.rules); err != nil {
 			return nil, usagef("%s: %w", of.flag, err)
 		}
 	}
@@ -41,6 +42,16 @@ func (p permissionFlags) permissions(approvals string) (*pb.Permissions, error) 
 		out.Approvals = pb.SubagentApprovals(pb.SubagentApprovals_value["SUBAGENT_APPROVALS_"+strings.ToUpper(approvals)])
 	}
 	return out, nil
+}
+
+// separateLines splits values with several lines, such as those of a variable.
+func separateLines(values []string) (lines []string) {
+	for _, value := range values {
+		for line := range strings.SplitSeq(strings.TrimSpace(value), "\n") {
+			lines = append(lines, strings.TrimSpace(line))
+		}
+	}
+	return lines
 }
 
 // denyWithoutDecider returns the permissions of a session in which nobody can decide: unless the

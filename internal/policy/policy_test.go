@@ -228,6 +228,8 @@ func TestBadRules(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                             "is not a rule: expected TOOL or TOOL(GLOB)",
 		"(x)":                          "is not a rule",
+		"bash(rm *),bash(echo *)":      "looks like several rules",
+		"bash(rm *), read(*.env)":      "looks like several rules",
 		"read x":                       "is not a rule",
 		"read(x":                       "expected a glob between the brackets",
 		"read()":                       "expected a glob between the brackets",

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/coppice-run/coppice/internal/excerpt"
@@ -49,6 +50,9 @@ func knownTools() []string {
 // withoutArgument is the tool whose calls have no argument.
 const withoutArgument = "find_tools"
 
+// severalRules finds the end of one rule and the beginning of the next in what should be a glob.
+var severalRules = regexp.MustCompile(`\)\s*[,;\n]\s*[A-Za-z_*-]+\(`)
+
 // ParseRule parses a rule. A rule that names no tool, or whose glob is invalid, is an error.
 func ParseRule(text string) (Rule, error) {
 	r := Rule{text: text}
@@ -73,6 +77,9 @@ func ParseRule(text string) (Rule, error) {
 	pattern, closed := strings.CutSuffix(rest, ")")
 	if !closed || pattern == "" {
 		return Rule{}, fmt.Errorf("%.100q is not a rule: expected a glob between the brackets, such as bash(git *)", text)
+	}
+	if severalRules.MatchString(pattern) {
+		return Rule{}, fmt.Errorf("%.100q looks like several rules: give each on its own", text)
 	}
 	r.hasArgument = true
 	if r.argument, err = parseGlob(pattern); err != nil {
