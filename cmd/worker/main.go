@@ -110,8 +110,8 @@ func signals() (ctx context.Context, hurry <-chan struct{}) {
 }
 
 func run(f options, secrets *redact.Opened, logs slog.Handler) error {
-	if f.Slots < 1 {
-		return fmt.Errorf("--slots is %d, must be at least 1", f.Slots)
+	if f.Slots < 1 || f.Slots > assembly.MaxSlots {
+		return fmt.Errorf("--slots is %d, must be from 1 to %d", f.Slots, assembly.MaxSlots)
 	}
 	ctx, hurry := signals()
 	m, err := assembly.Measure(ctx, "coppice-worker", f.MetricsListen, logs, secrets.Redactor)

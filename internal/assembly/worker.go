@@ -32,6 +32,9 @@ import (
 	"github.com/coppice-run/coppice/internal/workspace"
 )
 
+// MaxSlots is the greatest number of slots of a worker.
+const MaxSlots = worker.MaxSlots
+
 // Worker configures a worker process.
 type Worker struct {
 	Orchestrator grpc.ClientConnInterface

@@ -76,7 +76,7 @@ func New(c Config) (*Caller, error) {
 		}
 	}
 	if c.MaxTries < 0 || c.Timeout < 0 {
-		return nil, errors.New("callbacks: the bound of tries and the timeout must be positive")
+		return nil, errors.New("callbacks: the bound of tries and the timeout must not be negative")
 	}
 	if c.MaxTries == 0 {
 		c.MaxTries = DefaultMaxTries

@@ -39,7 +39,7 @@ type batchCommand struct {
 	Approvals string `env:"" enum:"deny,escalate," default:"" placeholder:"WHERE" help:"Handling of sub-agents' calls that need approval: deny, or escalate to the session's approvals. Definitions can override it. Default: that of the orchestrator."`
 	budgetFlags
 	callbackFlags
-	File string `arg:"" optional:"" help:"File with one prompt per line; default, and with -: standard input. A line that is a JSON object is a CreateSessionRequest."`
+	File string `arg:"" optional:"" help:"File with one prompt per line; default, and with -: standard input. A line that is a JSON object is a CreateSessionRequest; its permissions and its budget replace those of the flags."`
 }
 
 // Run opens a session for each line, and prints their answers as they arrive.
@@ -333,7 +333,7 @@ func (b *batch) reportApprovals(ctx context.Context, number int64, opened *pb.Cr
 // refusalText says why a line was refused, in terms of --name instead of idempotency keys.
 func refusalText(refused *pb.Refusal) string {
 	if refused.GetReason() == tree.ErrKeyReused.Reason() {
-		return "this name was used for a line with another text, agent, permissions, budget or callbacks; choose another --name"
+		return "this name, or the line's own idempotencyKey, was used for a line with another text, agent, permissions, budget or callbacks; choose another"
 	}
 	return safeLine(refused.GetMessage())
 }

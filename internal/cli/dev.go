@@ -35,8 +35,8 @@ type devCommand struct {
 
 // Run serves until ctx ends.
 func (d *devCommand) Run(ctx context.Context, a *app) error {
-	if d.Slots < 1 {
-		return usagef("--slots is %d; it has to be 1 or more", d.Slots)
+	if d.Slots < 1 || d.Slots > assembly.MaxSlots {
+		return usagef("--slots is %d; it has to be from 1 to %d", d.Slots, assembly.MaxSlots)
 	}
 	if d.ApprovalTimeout < 0 {
 		return usagef("--approval-timeout %s is negative", d.ApprovalTimeout)

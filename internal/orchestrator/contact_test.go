@@ -2,6 +2,7 @@ package orchestrator
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -27,4 +28,30 @@ func TestContact(t *testing.T) {
 	lasted(8, 0) // the database was away: contact begins again
 	c.confirm(at(9))
 	lasted(9, 1)
+}
+
+// TestGraceWithoutDatabase: the grace does not pass while the database is away, and begins again
+// once it is back.
+func TestGraceWithoutDatabase(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &Service{stopping: make(chan struct{})}
+		s.Now, s.Grace = time.Now, DefaultGrace
+		s.contact.maxGap = s.replicaTimeout() / 2
+		s.contact.confirm(s.Now())
+		passed := make(chan bool, 1)
+		go func() { passed <- s.passGrace(nil) }()
+		time.Sleep(10 * s.Grace)
+		if len(passed) > 0 {
+			t.Error("the grace passed though no worker could come back")
+		}
+		back := s.Now()
+		for len(passed) == 0 {
+			s.contact.confirm(s.Now())
+			time.Sleep(sweepInterval)
+		}
+		if took := s.Now().Sub(back); took < s.Grace || took > 2*s.Grace {
+			t.Errorf("the grace passed %s after the database was back", took)
+		}
+	})
 }

@@ -152,7 +152,7 @@ func (r *record) read(text []byte) error {
 		Type       string  `json:"type"`
 	}
 	if err := json.Unmarshal(text, &kind); err != nil {
-		return fmt.Errorf("expected a JSON object: %w", err)
+		return jsonError(err)
 	}
 	r.UUID, r.Sidechain, r.Type = kind.UUID, kind.Sidechain, kind.Type
 	if kind.ParentUUID != nil {
@@ -289,4 +289,16 @@ func (f *file) checkCycles() error {
 		}
 	}
 	return nil
+}
+
+// jsonError says why a line cannot be read, without the names of Go types.
+func jsonError(err error) error {
+	var wrong *json.UnmarshalTypeError
+	switch {
+	case !errors.As(err, &wrong):
+		return fmt.Errorf("expected a JSON object: %w", err)
+	case wrong.Field == "":
+		return fmt.Errorf("expected a JSON object, found a JSON %s", wrong.Value)
+	}
+	return fmt.Errorf("the field %s is a JSON %s", wrong.Field, wrong.Value)
 }

@@ -51,16 +51,16 @@ func DefaultLimits() Limits {
 // Validate refuses an invalid cap.
 func (l Limits) Validate() error {
 	for _, c := range []struct {
-		name string
-		cap  int
+		name       string
+		cap, least int
 	}{
-		{"depth", l.Depth + 1}, {"width", l.Width}, {"total", l.Total}, {"running", l.Running},
-		{"root iterations", l.RootIterations}, {"sub-agent iterations", l.SubIterations},
-		{"part bytes", l.PartBytes}, {"inbox", l.Inbox}, {"inbox bytes", l.InboxBytes + 1}, {"queue", l.Queue + 1},
-		{"output bytes", l.OutputBytes + 1},
+		{"depth", l.Depth, 0}, {"width", l.Width, 1}, {"total", l.Total, 1}, {"running", l.Running, 1},
+		{"root iterations", l.RootIterations, 1}, {"sub-agent iterations", l.SubIterations, 1},
+		{"part bytes", l.PartBytes, 1}, {"inbox", l.Inbox, 1}, {"inbox bytes", l.InboxBytes, 0}, {"queue", l.Queue, 0},
+		{"output bytes", l.OutputBytes, 0},
 	} {
-		if c.cap < 1 {
-			return fmt.Errorf("the cap on %s must be positive", c.name)
+		if c.cap < c.least {
+			return fmt.Errorf("the cap on %s is %d, must be at least %d", c.name, c.cap, c.least)
 		}
 	}
 	if l.RunTimeout < 0 {

@@ -46,6 +46,9 @@ type ToolSource interface {
 	Tools(ctx context.Context, may func(entry string) bool) ([]tool.Tool, []tool.Missing)
 }
 
+// MaxSlots is the greatest number of slots of a worker. Each takes memory and a stream.
+const MaxSlots = 10_000
+
 // Config configures a worker.
 type Config struct {
 	ID    string // unique among the workers of the installation
@@ -119,8 +122,8 @@ func New(c Config) (*Worker, error) {
 	switch {
 	case c.ID == "":
 		return nil, errors.New("worker: an id is required")
-	case c.Slots < 1:
-		return nil, fmt.Errorf("worker: %d slots, need at least 1", c.Slots)
+	case c.Slots < 1 || c.Slots > MaxSlots:
+		return nil, fmt.Errorf("worker: %d slots, must be from 1 to %d", c.Slots, MaxSlots)
 	case c.Client == nil || c.Bus == nil || c.Model == nil || c.Places == nil:
 		return nil, errors.New("worker: an orchestrator, a bus, a model and places to work in are required")
 	}

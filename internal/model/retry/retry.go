@@ -201,16 +201,16 @@ func (r *request) backOff(ctx context.Context, failed *model.Error) error {
 	if asked > r.patienceLeft || pause > r.patienceLeft {
 		return fmt.Errorf("out of patience (%s) after %d tries: %w", r.Patience, r.tries, failed)
 	}
-	if r.Limiter != nil && failed.Kind == model.ErrorRateLimited {
-		asked = 0 // the limiter applies this pause to all requests
-	}
 	// A random pause is added to the requested one: others may have been given the same time.
-	pause += asked
+	announced := pause + asked
+	if r.Limiter == nil || failed.Kind != model.ErrorRateLimited {
+		pause = announced // otherwise the limiter applies the requested pause to all requests
+	}
 	r.patienceLeft -= pause
 	r.Logger.InfoContext(ctx, "the model call failed and will be retried",
 		"error", failed, "provider", r.Provider, "model", r.req.Model, "tries", r.tries, "retry_in", pause,
 		"session_id", r.req.Session, "task_id", r.req.Task)
-	r.emit(model.Delta{Restart: true, Thinking: true, Text: fmt.Sprintf("\n[%s: %s; trying again in %s]\n", failed.Kind, shortError(failed.Err), pause.Round(100*time.Millisecond))})
+	r.emit(model.Delta{Restart: true, Thinking: true, Text: fmt.Sprintf("\n[%s: %s; trying again in %s]\n", failed.Kind, shortError(failed.Err), announced.Round(100*time.Millisecond))})
 	began := time.Now()
 	defer func() { r.Observer.Paused(r.Provider, r.req.Model, time.Since(began)) }()
 	timer := time.NewTimer(pause)
