@@ -50,8 +50,9 @@ lint: ## lint the proto files and the code
 	@$(LINT) run --build-tags jaeger ./internal/assembly
 
 .PHONY: vet
-vet: ## go vet, and compile what is different on other systems than Linux
+vet: ## go vet, also of what is different on other processors and other systems than Linux
 	@$(GO) vet $(PKGS) $(REPORT)
+	@for arch in amd64 arm64; do GOOS=linux GOARCH=$$arch $(GO) vet ./internal/sandbox ./internal/rawconn || exit 1; done
 	@GOOS=darwin $(GO) build ./internal/sandbox ./internal/rawconn
 
 .PHONY: test

@@ -10,4 +10,4 @@ const (
 
 var deniedHere []uint32
 
-var settersHere []setter
+var settersHere []modeSetter
