@@ -90,18 +90,32 @@ var redirections = regexp.MustCompile(`(?:(^|[ \t\n;&|<>(){}])[0-9]+|&)?[<>]+[&|
 
 // candidates yields a command line and all parts of it that may be commands. The line is cut at
 // every operator, quoted or not. Each piece is also yielded in plain form, and without the parts
-// of a redirection. The same is done with the line without its redirections. A rule that denies is
-// matched against all of them. This catches commands that are written plainly; a shell has further
+// of a redirection. The same is done with the line without its redirections, and with what follows
+// assignments with quotes. A rule that denies is matched against all of them. This catches commands that are written plainly; a shell has further
 // ways to write the same. A long line has many candidates, so they are generated one at a time.
 func candidates(line string) iter.Seq[candidate] {
 	return func(yield func(candidate) bool) {
-		if !yield(candidate{text: strings.TrimSpace(line)}) || !yieldParts(line, yield) {
+		if !yield(candidate{text: strings.TrimSpace(line)}) || !yieldAll(line, yield) {
 			return
 		}
 		if strings.ContainsAny(line, "<>") {
-			yieldParts(redirections.ReplaceAllString(line, "$1"), yield)
+			yieldAll(redirections.ReplaceAllString(line, "$1"), yield)
 		}
 	}
+}
+
+// yieldAll yields the pieces of a command line, and those of the commands that follow assignments.
+// It reports whether the caller wants more.
+func yieldAll(line string, yield func(candidate) bool) bool {
+	if !yieldParts(line, yield) {
+		return false
+	}
+	for command := range assignedCommands(line) {
+		if !yieldParts(command, yield) {
+			return false
+		}
+	}
+	return true
 }
 
 // yieldParts yields the pieces of a command line. It reports whether the caller wants more.
@@ -271,8 +285,12 @@ func wordSet(words string) map[string]bool {
 	return set
 }
 
-// isAssignment reports whether a word assigns a variable.
+// isAssignment reports whether a word assigns a variable, appends to it, or sets an element of it.
 func isAssignment(word string) bool {
 	name, _, ok := strings.Cut(word, "=")
+	name = strings.TrimSuffix(name, "+")
+	if strings.HasSuffix(name, "]") {
+		name, _, _ = strings.Cut(name, "[")
+	}
 	return ok && name != "" && strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") == ""
 }

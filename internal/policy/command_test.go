@@ -93,6 +93,62 @@ func TestCommandsWithoutTheirSurroundings(t *testing.T) {
 	}
 }
 
+// TestCommandsAfterAssignments: what a variable gets is no part of the command, whatever it contains,
+// for rules that ask or deny. Rules that allow see the line as it is.
+func TestCommandsAfterAssignments(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		rule, line string
+		matches    bool
+	}{
+		{"bash(git push*)", `GIT_SSH_COMMAND="ssh -i key" git push`, true},
+		{"bash(git push*)", `cd x && GIT_COMMITTER_NAME="A B" git push`, true},
+		{"bash(git push*)", `MESSAGE="a; b" git push -f; ls`, true},
+		{"bash(git push*)", `env MESSAGE="a; b" git push`, true},
+		{"bash(git push*)", `if A="$HOME/x y" B='c|d' /bin/git push; then ls; fi`, true},
+		{"bash(git push*)", `ls "x&A=" && B="y z" git push`, true},
+		{"bash(git push*)", `bash -c "cd x; A='y z' git push"`, true},
+		{"bash(git push)", `A="x > y" 2>log git push`, true},
+		{"bash(git push)", `2>log A="x > y" git push 2>&1`, true},
+		{"bash(git push *)", `A="x y" git push $B`, true},
+		{"bash(rm *)", `A='x y' rm x`, true},
+		{"bash(rm *)", `A=x\ y rm x`, true},
+		{"bash(rm *)", `A="\" y" rm x`, true},
+		{"bash(rm *)", `A="$(date) y" rm x`, true},
+		{"bash(rm *)", `A=$B:/c rm x`, true},
+		{"bash(rm *)", "A+=1 rm x", true},
+		{"bash(rm *)", "A[0]=1 rm x", true},
+		{"bash(rm *)", `A[0]+="x y" rm x`, true},
+		{"bash(rm *)", `A="x y"`, false},
+		{"bash(rm *)", `A="x y" echo rm x`, false},
+		{"bash(rm *)", `make A="x y" rm x`, false},
+		{"bash(rm *)", `[0]=1 rm x`, false},
+	} {
+		r := rules(t, c.rule)[0]
+		if got := r.matchesPart(shell(c.line)); got != c.matches {
+			t.Errorf("%s on %s: %t", c.rule, c.line, got)
+		}
+		if r.matchesWhole(shell(c.line)) {
+			t.Errorf("%s allows %s", c.rule, c.line)
+		}
+	}
+}
+
+// TestAssignmentsAreSoughtInBoundedTime: quotes that make a word of all the rest, wherever it
+// begins, do not have the rest read again for each beginning.
+func TestAssignmentsAreSoughtInBoundedTime(t *testing.T) {
+	t.Parallel()
+	const beginnings = 1000
+	line := strings.Repeat(`;B='"'\'"`, beginnings) + `" rm x`
+	found := 0
+	for range assignedCommands(line) {
+		found++
+	}
+	if found < 1 || found > 2*maxRescans {
+		t.Errorf("%d commands in %d beginnings", found, beginnings)
+	}
+}
+
 // TestMatchesWhatIsWrittenOut: going through a line once finds what it would to hold a rule
 // against each command that may begin in it.
 func TestMatchesWhatIsWrittenOut(t *testing.T) {
@@ -100,7 +156,7 @@ func TestMatchesWhatIsWrittenOut(t *testing.T) {
 	some := func(texts ...string) *rapid.Generator[string] {
 		return rapid.Map(rapid.SliceOfN(rapid.SampledFrom(texts), 1, 12), func(some []string) string { return strings.Join(some, "") })
 	}
-	lines := some("a", "b", "/", "/", " ", " ", "\t", "sudo ", " find ", "x=", ";", " 2>", "<", "'", `\`, "{", ",", "$", "é", "\xc3", "\"\xa9", "\u00a0")
+	lines := some("a", "b", "/", "/", " ", " ", "\t", "sudo ", " find ", "x=", "x+=", ";", " 2>", "<", "'", `\`, "{", ",", "$", "é", "\xc3", "\"\xa9", "\u00a0")
 	globs := some("a", "b", "/", " ", "*", "?", "[!a]", "[a-b]", "sudo", "x=", "é", "\uFFFD", "**").
 		Filter(func(text string) bool {
 			_, err := parseGlob(text)
