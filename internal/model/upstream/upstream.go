@@ -40,12 +40,16 @@ const (
 )
 
 // NewClient returns a client whose requests fail when the provider is silent for longer than
-// the timeouts. It supports many concurrent streams to one host.
+// the timeouts. It supports many concurrent streams to one host. It follows no redirect, which
+// would take the key and the conversation to another server.
 func NewClient(times Timeouts) *http.Client {
 	base := http.DefaultTransport.(*http.Transport).Clone()
 	base.MaxIdleConns, base.MaxIdleConnsPerHost = idleConnections, idleConnections
 	base.HTTP2 = &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingPatience}
-	return &http.Client{Transport: &transport{base: base, timeouts: times}}
+	return &http.Client{
+		Transport:     &transport{base: base, timeouts: times},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
 }
 
 type transport struct {
