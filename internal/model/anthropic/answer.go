@@ -153,7 +153,7 @@ func (a *answerBuilder) finish(ctx context.Context) (*model.Answer, error) {
 		return out, nil
 	}
 	for i, p := range a.parts {
-		cut := a.stop == tree.StopMaxTokens && i == len(a.parts)-1
+		cut := (a.stop == tree.StopMaxTokens || a.stop == tree.StopUnspecified) && i == len(a.parts)-1
 		if b := p.block(cut); b != nil {
 			out.Blocks = append(out.Blocks, b)
 		}
@@ -161,8 +161,8 @@ func (a *answerBuilder) finish(ctx context.Context) (*model.Answer, error) {
 	return out, nil
 }
 
-// block returns the block, or nil for unknown types. cut says that the output limit cut the
-// answer in this block.
+// block returns the block, or nil for unknown types. cut says that the output limit, or an unknown
+// reason, may have cut the answer in this block.
 func (p *part) block(cut bool) tree.Block {
 	switch p.kind {
 	case "text":
