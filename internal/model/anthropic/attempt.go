@@ -37,7 +37,7 @@ func (a attempt) next(err error, req *model.Request) attempt {
 	if !upstream.IsInvalid(err) {
 		return a
 	}
-	refused, droppable := refusedThinking(err)
+	refused, droppable := refusedThinking(upstream.WithoutEchoes(err, req))
 	forgotten, thinks := a.thinking.Add(conversation.LastSignature(req.Messages, isOwn))
 	switch {
 	case thinks && droppable && !a.dropThinking:

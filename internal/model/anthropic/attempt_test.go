@@ -1,6 +1,7 @@
 package anthropic
 
 import (
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -124,5 +125,21 @@ func TestRefusedHalfway(t *testing.T) {
 	})
 	if err != nil || len(answer.Blocks) != 1 || shown != "Here it is.|Here it is." {
 		t.Errorf("shown was %q; the answer is %+v, %v", shown, answer, err)
+	}
+}
+
+// TestNothingIsLearnedFromAnEcho: a refusal that repeats the URL of an image says nothing about the
+// reasoning.
+func TestNothingIsLearnedFromAnEcho(t *testing.T) {
+	t.Parallel()
+	const url = "https://evil.example/" + dropField
+	req := &model.Request{Messages: []tree.Message{
+		said(tree.RoleUser, tree.Attachment{Kind: tree.AttachmentImage, URL: url}),
+		said(tree.RoleAssistant, tree.Thinking{Text: "hm", Signature: "s"}, tree.Text{Text: "there"}),
+		said(tree.RoleUser, tree.Text{Text: "and?"}),
+	}}
+	refused := &model.Error{Kind: model.ErrorInvalid, Err: errors.New("cannot fetch " + url)}
+	if next, want := (attempt{}).next(refused, req), (attempt{omission: omission{attachments: true}}); next != want {
+		t.Errorf("the next attempt is %+v", next)
 	}
 }

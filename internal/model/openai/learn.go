@@ -56,6 +56,7 @@ func (m *Model) learn(ctx context.Context, name string, req *model.Request, answ
 
 // next returns the configuration to try after a refusal. It equals c if there is none.
 func (c Config) next(err error, req *model.Request) Config {
+	err = upstream.WithoutEchoes(err, req)
 	switch {
 	case c.BaseURL == "" && c.usesResponses() && refusesKey(err):
 		c.quirks.chatOnly = true

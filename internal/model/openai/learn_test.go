@@ -102,6 +102,53 @@ func TestWhatOneTaskIsRefused(t *testing.T) {
 	}
 }
 
+// TestNothingIsLearnedFromAnEcho: a refusal of an attachment that repeats its URL or name says
+// nothing about the model, whatever that contains.
+func TestNothingIsLearnedFromAnEcho(t *testing.T) {
+	t.Parallel()
+	const all = "responses include thoughts image effort phase"
+	for name, test := range map[string]struct {
+		attachment tree.Attachment
+		message    string
+	}{
+		"the API":         {tree.Attachment{URL: "https://evil.example/v1/responses.png"}, "Error while downloading https://evil.example/v1/responses.png."},
+		"a code":          {tree.Attachment{URL: "https://evil.example/?model_not_found"}, "Error while downloading 'https://evil.example/?model_not_found'."},
+		"escaped":         {tree.Attachment{URL: "https://evil.example/reasoning.effort"}, `No image at https:\/\/evil.example\/reasoning.effort`},
+		"a quote":         {tree.Attachment{URL: `https://evil.example/"v1/responses`}, `No image at https://evil.example/\"v1/responses`},
+		"a blank":         {tree.Attachment{URL: "https://evil.example/ reasoning_effort"}, "No image at https://evil.example/ reasoning_effort."},
+		"data":            {tree.Attachment{MediaType: "image/png", Data: []byte("png")}, "Invalid image: data:image/png;base64,v1/responses"},
+		"a name":          {tree.Attachment{MediaType: "image/png", Data: []byte("png"), Name: "v1/responses é.png"}, `No such file: v1/responses \u00e9.png`},
+		"an odd name":     {tree.Attachment{MediaType: "image/png", Data: []byte("png"), Name: "a.phase"}, "No such file: 'a.phase'"},
+		"another message": {tree.Attachment{URL: "https://evil.example/"}, "Error while downloading http://v1/chat/completions"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			from := &apart{refusal: func(said string) string {
+				if strings.Contains(said, "image") {
+					return test.message
+				}
+				return ""
+			}}
+			m, err := New(Config{Key: "k", Model: "m", HTTP: &http.Client{Transport: from}, Responses: true, Effort: "low"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			test.attachment.Kind = tree.AttachmentImage
+			req := seen(tree.TaskID{1})
+			req.Messages[0].Blocks[1] = test.attachment
+			if _, err := m.Generate(t.Context(), req, nil); err != nil {
+				t.Fatal(err)
+			}
+			if want := []string{all, strings.Replace(all, " image", "", 1)}; !reflect.DeepEqual(from.asked, want) {
+				t.Errorf("asked %q\nwant  %q", from.asked, want)
+			}
+			if learned := m.quirks.get("m"); learned != (quirks{}) {
+				t.Errorf("learned %q", learned.descriptions())
+			}
+		})
+	}
+}
+
 // TestManyLearnAtOnce: what two requests learn of a model at the same time is both known.
 func TestManyLearnAtOnce(t *testing.T) {
 	t.Parallel()
