@@ -91,7 +91,7 @@ func (t remote) Call(ctx context.Context, call tool.Call) tool.Outcome {
 	if err != nil {
 		return tool.Done{Text: t.server.text(err), IsError: true}
 	}
-	text := cleaned(t.server.scrubber.scrub(textOf(result)))
+	text := t.server.scrubber.clean(textOf(result))
 	return tool.Done{Text: call.Workspace.FitResult(t.Spec().Name, text), IsError: result.IsError}
 }
 

@@ -22,7 +22,7 @@ const (
 // toolList collects the tools of a list, page by page. It keeps only what is used of them, so it is
 // bounded whatever the server sends.
 type toolList struct {
-	server  *Server
+	server  *server
 	own     []string        // names of the offered tools, and of those that are described wrongly
 	known   map[string]bool // the same
 	offers  []listedTool    // usable tools, whose names for models are not known before the end
@@ -80,6 +80,7 @@ func (l *toolList) omit(own string, why error) bool {
 		l.more++
 		return false
 	}
+	own = l.server.scrubber.scrub(own) // before it is cut
 	l.omitted = append(l.omitted, omission{strings.Clone(excerpt.Short(own, maxOwnName)), why})
 	return true
 }
@@ -157,7 +158,7 @@ func (s *server) list(ctx context.Context, l *connection) ([]listedTool, error) 
 	if result := l.session.InitializeResult(); result.Capabilities == nil || result.Capabilities.Tools == nil {
 		return nil, nil
 	}
-	listed := &toolList{server: &s.Server}
+	listed := &toolList{server: s}
 	all, err := l.session.ListTools(context.WithValue(ctx, toolListKey{}, listed), &sdk.ListToolsParams{})
 	if err != nil {
 		return nil, err

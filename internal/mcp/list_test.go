@@ -16,9 +16,9 @@ import (
 )
 
 // listOf lists the tools of pages, of which the session gets one result.
-func listOf(t *testing.T, s *Server, page func(n int) *sdk.ListToolsResult) (l *toolList, got *sdk.ListToolsResult, pages int) {
+func listOf(t *testing.T, page func(n int) *sdk.ListToolsResult) (l *toolList, got *sdk.ListToolsResult, pages int) {
 	t.Helper()
-	l = &toolList{server: s}
+	l = &toolList{server: newServer(Server{Name: "s"}, nil, nil, quick())}
 	params := &sdk.ListToolsParams{}
 	list := listPages(func(context.Context, string, sdk.Request) (sdk.Result, error) {
 		if pages > 0 && params.Cursor != fmt.Sprint("cursor ", pages) {
@@ -47,7 +47,7 @@ func TestPagesAreNotKept(t *testing.T) {
 	t.Parallel()
 	large := strings.Repeat("x", 1<<20)
 	var before []weak.Pointer[[1 << 16]byte]
-	l, got, pages := listOf(t, &Server{Name: "s"}, func(n int) *sdk.ListToolsResult {
+	l, got, pages := listOf(t, func(n int) *sdk.ListToolsResult {
 		runtime.GC()
 		for i, of := range before[:max(0, len(before)-1)] { // the last one may be on the stack
 			if of.Value() != nil {
@@ -92,7 +92,7 @@ func TestPagesAreNotKept(t *testing.T) {
 func TestTinyToolsAreNotKept(t *testing.T) {
 	t.Parallel()
 	for name, schema := range map[string]any{"usable": map[string]any{}, "not usable": 7} {
-		l, got, pages := listOf(t, &Server{Name: "s"}, func(int) *sdk.ListToolsResult {
+		l, got, pages := listOf(t, func(int) *sdk.ListToolsResult {
 			page := &sdk.ListToolsResult{NextCursor: "more"}
 			for i := range 5 * maxTools {
 				page.Tools = append(page.Tools, &sdk.Tool{Name: fmt.Sprint(i), InputSchema: schema})
@@ -114,7 +114,7 @@ func TestTinyToolsAreNotKept(t *testing.T) {
 // A tool that the session does not accept is no tool that can be called.
 func TestToolsOfInvalidHeaders(t *testing.T) {
 	t.Parallel()
-	l, got, _ := listOf(t, &Server{Name: "s"}, func(int) *sdk.ListToolsResult {
+	l, got, _ := listOf(t, func(int) *sdk.ListToolsResult {
 		return &sdk.ListToolsResult{Tools: []*sdk.Tool{{Name: "a", InputSchema: map[string]any{}}, {Name: "b", InputSchema: map[string]any{}}}}
 	})
 	offers, omitted := l.finish(slices.DeleteFunc(got.Tools, func(t *sdk.Tool) bool { return t.Name == "a" }))

@@ -74,7 +74,7 @@ func (s *stream) Write(data []byte) (int, error) {
 // logLine logs the completed line.
 func (s *stream) logLine() {
 	c := s.chatter
-	text := excerpt.Short(cleaned(c.scrubber.scrub(string(s.line))), maxLineBytes)
+	text := excerpt.Short(c.scrubber.clean(string(s.line)), maxLineBytes)
 	s.line = s.line[:0]
 	if text == "" {
 		return

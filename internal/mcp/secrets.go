@@ -34,3 +34,9 @@ func newScrubber(secrets []string) scrubber {
 }
 
 func (s scrubber) scrub(text string) string { return s.replacer.Replace(text) }
+
+// has reports whether a text contains a secret.
+func (s scrubber) has(text string) bool { return s.scrub(text) != text }
+
+// clean returns a text without secrets, and [cleaned].
+func (s scrubber) clean(text string) string { return cleaned(s.scrub(text)) }

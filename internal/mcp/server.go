@@ -199,7 +199,7 @@ func (s *server) text(err error) string {
 	if err == nil {
 		return ""
 	}
-	return excerpt.Short(cleaned(s.scrubber.scrub(err.Error())), maxError)
+	return excerpt.Short(s.scrubber.clean(err.Error()), maxError)
 }
 
 // maxError bounds the text of an error, in bytes.

@@ -43,8 +43,11 @@ type omission struct {
 
 // offer returns what is used of a tool, except for the name that models know. It does not share
 // memory with the tool.
-func (s *Server) offer(t *sdk.Tool) (listedTool, error) {
-	schema, err := schemaOf(t.InputSchema)
+func (s *server) offer(t *sdk.Tool) (listedTool, error) {
+	if s.scrubber.has(t.Name) {
+		return listedTool{}, errors.New("its name contains a secret")
+	}
+	schema, err := schemaOf(t.InputSchema, s.scrubber)
 	if err != nil {
 		return listedTool{}, err
 	}
@@ -62,10 +65,10 @@ func (s *Server) wants(own string) bool {
 	})
 }
 
-// describe returns the description of a tool.
-func (s *Server) describe(t *sdk.Tool) string {
+// describe returns the description of a tool, whose name contains no secret.
+func (s *server) describe(t *sdk.Tool) string {
 	for _, text := range []string{t.Description, t.Title} {
-		if text = strings.TrimSpace(cleaned(text)); text != "" {
+		if text = strings.TrimSpace(s.scrubber.clean(text)); text != "" {
 			return excerpt.Short(text, maxDescription)
 		}
 	}
@@ -87,9 +90,9 @@ func cleaned(text string) string {
 // propertyPattern matches the argument names that providers accept.
 var propertyPattern = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
 
-// schemaOf returns the input schema of a tool. It checks what providers check.
-func schemaOf(said any) (json.RawMessage, error) {
-	tidy, err := cleanedValue(said, maxDepth)
+// schemaOf returns the input schema of a tool, without secrets. It checks what providers check.
+func schemaOf(said any, secrets scrubber) (json.RawMessage, error) {
+	tidy, err := cleanedValue(said, secrets, maxDepth)
 	if err != nil {
 		return nil, err
 	}
@@ -289,19 +292,19 @@ func upgradeSchema(schema map[string]any) {
 	}
 }
 
-// cleanedValue returns a JSON value with cleaned texts. Names that would need cleaning are an
-// error, because they would become different names.
-func cleanedValue(value any, depth int) (any, error) {
+// cleanedValue returns a JSON value with cleaned texts without secrets. Names that would need
+// cleaning are an error, because they would become different names.
+func cleanedValue(value any, secrets scrubber, depth int) (any, error) {
 	if depth == 0 {
 		return nil, fmt.Errorf("its input schema has more than %d levels", maxDepth)
 	}
 	switch v := value.(type) {
 	case string:
-		return cleaned(v), nil
+		return secrets.clean(v), nil
 	case []any:
 		list := make([]any, len(v))
 		for i, item := range v {
-			tidy, err := cleanedValue(item, depth-1)
+			tidy, err := cleanedValue(item, secrets, depth-1)
 			if err != nil {
 				return nil, err
 			}
@@ -311,10 +314,12 @@ func cleanedValue(value any, depth int) (any, error) {
 	case map[string]any:
 		object := make(map[string]any, len(v))
 		for key, item := range v {
-			tidy, err := cleanedValue(item, depth-1)
+			tidy, err := cleanedValue(item, secrets, depth-1)
 			switch {
 			case err != nil:
 				return nil, err
+			case secrets.has(key):
+				return nil, errors.New("a name in its input schema contains a secret")
 			case cleaned(key) != key:
 				return nil, errors.New("a name in its input schema can't be shown")
 			}

@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"regexp"
@@ -98,14 +99,14 @@ func TestSchemas(t *testing.T) {
 			t.Errorf("%.200s: %s, want %s", text, said, want)
 		}
 	}
-	if _, err := schemaOf(nil); err == nil {
+	if _, err := schemaOf(nil, newScrubber(nil)); err == nil {
 		t.Error("no schema: no error")
 	}
 }
 
 // schemaSaid is the schema that is made of one, or an error behind a "!".
 func schemaSaid(text string) string {
-	got, err := schemaOf(object(text))
+	got, err := schemaOf(object(text), newScrubber(nil))
 	if err != nil {
 		return "! " + err.Error()
 	}
@@ -164,9 +165,8 @@ func TestSchemasThatAreNone(t *testing.T) {
 
 func TestTakeOver(t *testing.T) {
 	t.Parallel()
-	s := Server{Name: "s"}
 	schema := object(`{}`)
-	l := toolList{server: &s}
+	l := toolList{server: newServer(Server{Name: "s"}, nil, nil, quick())}
 	l.add([]*sdk.Tool{
 		{Name: "get_a", Description: "Gets\r\na\x00\x1b[31m\xff \u200b.", InputSchema: schema},
 		{Name: "get_b", Title: "B", InputSchema: schema},
@@ -189,6 +189,40 @@ func TestTakeOver(t *testing.T) {
 	}
 	if len(omitted) != 1 || omitted[0].own != "get_d" {
 		t.Errorf("omitted %v", omitted)
+	}
+}
+
+// A server that tells its token in what it says of its tools tells it neither to models nor to the log.
+func TestSecretsInTools(t *testing.T) {
+	t.Parallel()
+	server := newTestServer()
+	long := strings.Repeat("x", 98) // the token behind it is cut where it is logged
+	for name, schema := range map[string]string{
+		"described":   `{"type":"object","properties":{"key":{"type":"string","description":"such as ` + token + `","default":"` + token + `","enum":["Bearer ` + token + `"]}}}`,
+		"named":       `{"type":"object","properties":{"` + token + `":{}}}`,
+		"of_" + token: `{"type":"object"}`,
+		long + token:  `{"type":"object"}`,
+	} {
+		addRaw(server, &sdk.Tool{Name: name, Description: "Authorized by " + token + ".", InputSchema: json.RawMessage(schema)},
+			func(context.Context, json.RawMessage) (*sdk.CallToolResult, error) { return says("") })
+	}
+	k := keep(t, quick(), web(overHTTP(t, server, nil).URL))
+	spec := k.tool("mcp__s__described").Spec()
+	if spec.Description != "Authorized by [redacted]." {
+		t.Errorf("the description is %q", spec.Description)
+	}
+	want := `{"properties":{"key":{"default":"[redacted]","description":"such as [redacted]","enum":["[redacted]"],"type":"string"}},"type":"object"}`
+	if string(spec.Schema) != want {
+		t.Errorf("the schema is %s", spec.Schema)
+	}
+	tools, _ := k.Tools(t.Context(), all)
+	for _, one := range tools {
+		if spec := one.Spec(); strings.Contains(spec.Name+spec.Description+string(spec.Schema), token[:6]) {
+			t.Errorf("a tool has the token: %+v", spec)
+		}
+	}
+	if log := k.log.String(); strings.Contains(log, token[:6]) || strings.Count(log, "contains a secret") != 3 {
+		t.Errorf("the log:\n%s", log)
 	}
 }
 
