@@ -272,7 +272,7 @@ func (w *batch) callTool(ctx context.Context, use tree.ToolUse, c tool.Call) (ou
 			outcome = tool.Done{IsError: true, Text: fmt.Sprintf("the tool %s failed inside", use.Name)}
 		}
 	}()
-	c.Input, c.Workspace, c.Past, c.Permissions = use.Input, w.Workspace, w.pastCalls, w.layers
+	c.Input, c.Workspace, c.Secrets, c.Past, c.Permissions = use.Input, w.Workspace, w.Secrets, w.pastCalls, w.layers
 	return t.Call(ctx, c)
 }
 

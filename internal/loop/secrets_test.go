@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"sync"
@@ -12,6 +14,7 @@ import (
 	"github.com/coppice-run/coppice/internal/loop"
 	"github.com/coppice-run/coppice/internal/model"
 	"github.com/coppice-run/coppice/internal/redact"
+	"github.com/coppice-run/coppice/internal/tool"
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
@@ -68,6 +71,47 @@ func (s shown) Delta(d model.Delta) {
 	defer s.mu.Unlock()
 	s.text.WriteString(d.Text)
 	*s.parts++
+}
+
+// talker is a tool that is not built in and says the key often.
+type talker struct{ counter }
+
+func (talker) Call(_ context.Context, call tool.Call) tool.Outcome {
+	return tool.Done{Text: call.FitResult("deploy", strings.Repeat(theKey, 10_000))}
+}
+
+// TestLongResultsAreKeptWithoutSecrets: tools know the secrets of the run.
+func TestLongResultsAreKeptWithoutSecrets(t *testing.T) {
+	t.Parallel()
+	secrets, _ := redact.New(redact.Secret{Name: "THE_KEY", Value: theKey})
+	dir := t.TempDir()
+	ws, err := tool.OpenWorkspace(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ws.Close()
+	c := newCore(t, answers(func(req *model.Request) (*model.Answer, error) {
+		if turn(req) == 0 {
+			return calls(use("deploy", nil))
+		}
+		return says("done")
+	}), talker{})
+	c.prepare = func(r *loop.Run) { r.Secrets, r.Workspace = secrets, ws }
+	start(t, c)
+	files, err := filepath.Glob(filepath.Join(dir, tool.OutputDir, "*.txt"))
+	if err != nil || len(files) != 1 {
+		t.Fatalf("%q are kept: %v", files, err)
+	}
+	kept, err := os.ReadFile(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	said := c.say()
+	for where, text := range map[string]string{"the file": string(kept), "the result": said} {
+		if strings.Contains(text, theKey[:6]) || strings.Contains(text, theKey[len(theKey)-6:]) || !strings.Contains(text, thePlace) {
+			t.Errorf("%s is not clean: %.300s", where, text)
+		}
+	}
 }
 
 // TestWhatIsRememberedIsStored: a run that goes on remembers, and shows its model, to

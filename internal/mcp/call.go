@@ -19,6 +19,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/coppice-run/coppice/internal/excerpt"
 	"github.com/coppice-run/coppice/internal/model"
 	"github.com/coppice-run/coppice/internal/policy"
 	"github.com/coppice-run/coppice/internal/tool"
@@ -87,12 +88,13 @@ func (t remote) Call(ctx context.Context, call tool.Call) tool.Outcome {
 	if err != nil {
 		return tool.Done{Text: err.Error(), IsError: true}
 	}
+	clean := func(text string) string { return call.Secrets.String(t.server.scrubber.clean(text)) }
 	result, err := t.server.call(ctx, t.listed.own, input)
 	if err != nil {
-		return tool.Done{Text: t.server.text(err), IsError: true}
+		return tool.Done{Text: excerpt.Short(clean(err.Error()), maxError), IsError: true}
 	}
-	text := t.server.scrubber.clean(textOf(result))
-	return tool.Done{Text: call.Workspace.FitResult(t.Spec().Name, text), IsError: result.IsError}
+	text := clean(labels(clean).textOf(result))
+	return tool.Done{Text: call.FitResult(t.Spec().Name, text), IsError: result.IsError}
 }
 
 // call calls a tool. A call that has certainly not reached the server is repeated if the server

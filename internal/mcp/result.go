@@ -14,8 +14,11 @@ import (
 // maxLabel bounds names, addresses and types of content that cannot be shown, in bytes.
 const maxLabel = 500
 
+// labels describes content. It removes secrets from what is cut.
+type labels func(text string) string
+
 // textOf returns the text of a result. Other content is replaced by a short description.
-func textOf(result *sdk.CallToolResult) string {
+func (l labels) textOf(result *sdk.CallToolResult) string {
 	var parts []string
 	var texts []string // the text parts
 	for _, c := range result.Content {
@@ -24,13 +27,13 @@ func textOf(result *sdk.CallToolResult) string {
 		case *sdk.TextContent:
 			part, texts = c.Text, append(texts, c.Text)
 		case *sdk.ImageContent:
-			part = standIn("image", c.MIMEType, len(c.Data))
+			part = l.standIn("image", c.MIMEType, len(c.Data))
 		case *sdk.AudioContent:
-			part = standIn("audio", c.MIMEType, len(c.Data))
+			part = l.standIn("audio", c.MIMEType, len(c.Data))
 		case *sdk.ResourceLink:
-			part = linkOf(c)
+			part = l.linkOf(c)
 		case *sdk.EmbeddedResource:
-			part = resourceOf(c.Resource)
+			part = l.resourceOf(c.Resource)
 		default:
 			part = "[content of a kind that can't be shown]"
 		}
@@ -45,41 +48,41 @@ func textOf(result *sdk.CallToolResult) string {
 	return "The tool gave no content."
 }
 
-func standIn(what, kind string, size int) string {
-	return fmt.Sprintf("[%s of the type %s, %d bytes, not shown]", what, orUnknown(kind), size)
+func (l labels) standIn(what, kind string, size int) string {
+	return fmt.Sprintf("[%s of the type %s, %d bytes, not shown]", what, l.orUnknown(kind), size)
 }
 
-func orUnknown(text string) string {
-	if text = oneLine(text); text == "" {
+func (l labels) orUnknown(text string) string {
+	if text = l.oneLine(text); text == "" {
 		return "unknown"
 	}
 	return text
 }
 
 // oneLine returns a text on one line.
-func oneLine(text string) string {
-	return excerpt.Short(strings.Join(strings.Fields(cleaned(text)), " "), maxLabel)
+func (l labels) oneLine(text string) string {
+	return excerpt.Short(strings.Join(strings.Fields(l(text)), " "), maxLabel)
 }
 
-func linkOf(link *sdk.ResourceLink) string {
-	text := "[resource " + orUnknown(link.Name) + " at " + orUnknown(link.URI)
+func (l labels) linkOf(link *sdk.ResourceLink) string {
+	text := "[resource " + l.orUnknown(link.Name) + " at " + l.orUnknown(link.URI)
 	if link.MIMEType != "" {
-		text += " of the type " + oneLine(link.MIMEType)
+		text += " of the type " + l.oneLine(link.MIMEType)
 	}
-	if description := oneLine(link.Description); description != "" {
+	if description := l.oneLine(link.Description); description != "" {
 		text += ": " + description
 	}
 	return text + "]"
 }
 
-func resourceOf(resource *sdk.ResourceContents) string {
+func (l labels) resourceOf(resource *sdk.ResourceContents) string {
 	switch {
 	case resource == nil:
 		return "[a resource without content]"
 	case resource.Blob != nil:
-		return standIn("resource "+orUnknown(resource.URI), resource.MIMEType, len(resource.Blob))
+		return l.standIn("resource "+l.orUnknown(resource.URI), resource.MIMEType, len(resource.Blob))
 	}
-	return "[resource " + orUnknown(resource.URI) + "]\n" + resource.Text
+	return "[resource " + l.orUnknown(resource.URI) + "]\n" + resource.Text
 }
 
 // structuredOf returns structured content as JSON, unless one of the texts is equal to it.

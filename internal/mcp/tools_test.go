@@ -246,7 +246,7 @@ func TestResults(t *testing.T) {
 		{sdk.CallToolResult{StructuredContent: object(`{"a":1}`), Content: []sdk.Content{&sdk.TextContent{Text: `{ "a": 1 }`}}}, `{ "a": 1 }`},
 		{sdk.CallToolResult{StructuredContent: object(`{"a":1}`), Content: []sdk.Content{&sdk.TextContent{Text: "one"}}}, "one\n\n{\"a\":1}"},
 	} {
-		if got := textOf(&c.result); got != c.want {
+		if got := labels(cleaned).textOf(&c.result); got != c.want {
 			t.Errorf("got %q, want %q", got, c.want)
 		}
 	}

@@ -16,7 +16,7 @@ import (
 
 // readDocument returns the text of a response, or says that it has none. Text that is too long for
 // a result is saved in the workspace.
-func readDocument(resp *http.Response, w *Workspace) (string, error) {
+func readDocument(resp *http.Response, call Call) (string, error) {
 	data, err := io.ReadAll(io.LimitReader(resp.Body, fetchBytes+1))
 	if err != nil {
 		return "", fmt.Errorf("reading the answer: %w", err)
@@ -55,7 +55,7 @@ func readDocument(resp *http.Response, w *Workspace) (string, error) {
 			cut = fmt.Sprintf("only the first %d bytes of the document's text are here", maxPage)
 		}
 	}
-	return fetchResult(w, resp.Request.URL.String(), title, text, cut), nil
+	return fetchResult(call, resp.Request.URL.String(), title, text, cut), nil
 }
 
 // isText reports whether a media type is a text format.
@@ -84,18 +84,17 @@ func decode(data []byte, declared string) ([]byte, error) {
 
 // fetchResult builds the result: the URL, and as much of the text as fits. cut says what is
 // missing from the document; empty if it is complete.
-func fetchResult(w *Workspace, from, title, text, cut string) string {
+func fetchResult(call Call, from, title, text, cut string) string {
 	head := from + "\n"
 	if title != "" {
-		title = validText([]byte(title))
-		head += "Title: " + excerpt.Head(title, maxError) + "\n"
+		head += "Title: " + excerpt.Head(call.clean(title), maxError) + "\n"
 	}
-	if text = strings.TrimSpace(validText([]byte(text))); text == "" {
+	if text = strings.TrimSpace(call.clean(text)); text == "" {
 		return head + "\nThe document has no text."
 	}
 	note := ""
 	if cut != "" {
 		note = "\n[cut: " + cut + "]"
 	}
-	return head + "\n" + w.Excerpt(WebFetchTool, text, maxOutput-len(head)-len(note)-1) + note
+	return head + "\n" + call.Workspace.Excerpt(WebFetchTool, text, maxOutput-len(head)-len(note)-1) + note
 }

@@ -37,7 +37,7 @@ const (
 // Excerpt shortens a text to at most limit bytes for a result. A longer text keeps its head and
 // its tail. A line between them says how much is left out, and which file of the workspace
 // contains the whole text. The file is named after tool. If the text cannot be saved, or w is nil,
-// the line says only how much is left out.
+// the line says only how much is left out. The text must be without secrets.
 func (w *Workspace) Excerpt(tool, text string, limit int) string {
 	if len(text) <= limit {
 		return text
@@ -54,10 +54,13 @@ func (w *Workspace) Excerpt(tool, text string, limit int) string {
 }
 
 // FitResult makes the text of a tool that is not built in fit for a result: valid UTF-8 without
-// NUL, and an [Workspace.Excerpt] if it is long.
-func (w *Workspace) FitResult(tool, text string) string {
-	return w.Excerpt(tool, validText([]byte(text)), maxOutput)
+// NUL and secrets, and an [Workspace.Excerpt] if it is long.
+func (c Call) FitResult(tool, text string) string {
+	return c.Workspace.Excerpt(tool, c.clean(text), maxOutput)
 }
+
+// clean returns a text fit to be stored.
+func (c Call) clean(text string) string { return c.Secrets.String(validText([]byte(text))) }
 
 // saveNote saves a text and returns a note on where it is, or why it could not be saved.
 func (w *Workspace) saveNote(tool, text string) string {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/coppice-run/coppice/internal/model"
 	"github.com/coppice-run/coppice/internal/policy"
+	"github.com/coppice-run/coppice/internal/redact"
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
@@ -49,6 +50,8 @@ type Call struct {
 	Input json.RawMessage
 	// Workspace is the directory of the file tools; nil if the run has none.
 	Workspace *Workspace
+	// Secrets are removed from a text before it is cut or kept; nil: none are known.
+	Secrets *redact.Redactor
 	// Past yields the calls of earlier messages with their results, as the model sees them now,
 	// oldest first; nil if not available.
 	Past iter.Seq[Past]

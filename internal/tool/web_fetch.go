@@ -115,11 +115,11 @@ func (t webFetchTool) fetch(ctx context.Context, call Call, target *url.URL) (st
 		return fmt.Sprintf("%s redirects to %s, which is not followed: %s\nCall again with that URL if you want it.",
 			resp.Request.URL, cmp.Or(stopped, otherHost), displayPath(to.String())), nil
 	}
-	w, found := call.Workspace, resp.StatusCode >= 200 && resp.StatusCode <= 299
+	found := resp.StatusCode >= 200 && resp.StatusCode <= 299
 	if !found {
-		w = nil // the whole text of an error page is not saved
+		call.Workspace = nil // the whole text of an error page is not saved
 	}
-	text, err := readDocument(resp, w)
+	text, err := readDocument(resp, call)
 	if err != nil {
 		return "", t.fetchError(ctx, resp.Request.URL, err)
 	}

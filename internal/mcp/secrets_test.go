@@ -1,0 +1,57 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/coppice-run/coppice/internal/redact"
+	"github.com/coppice-run/coppice/internal/tool"
+)
+
+// No secret of the worker in a long result is kept or shown, and none is cut in two first.
+func TestResultsKeepNoSecret(t *testing.T) {
+	t.Parallel()
+	const key = "sk-abcDEFghi0123456789"
+	secrets, _ := redact.New(redact.Secret{Name: "THE_KEY", Value: key})
+	dir := t.TempDir()
+	ws, err := tool.OpenWorkspace(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ws.Close()
+	server := newTestServer()
+	addRaw(server, &sdk.Tool{Name: "tell"}, func(_ context.Context, input json.RawMessage) (*sdk.CallToolResult, error) {
+		many := strings.Repeat(key, 10_000)
+		if string(input) != "{}" {
+			return nil, errors.New(many)
+		}
+		return &sdk.CallToolResult{Content: []sdk.Content{&sdk.ResourceLink{Name: many, URI: many}, &sdk.TextContent{Text: many}}}, nil
+	})
+	k := keep(t, quick(), web(overHTTP(t, server, nil).URL))
+	for _, input := range []string{`{}`, `{"fail":true}`} {
+		got := k.tool("mcp__s__tell").Call(t.Context(), tool.Call{Input: json.RawMessage(input), Workspace: ws, Secrets: secrets}).(tool.Done)
+		files, err := filepath.Glob(filepath.Join(dir, tool.OutputDir, "*.txt"))
+		if err != nil || len(files) != 1 {
+			t.Fatalf("%s: %q are kept: %v", input, files, err)
+		}
+		kept, err := os.ReadFile(files[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.IsError == (input == "{}") || !strings.Contains(got.Text, "[redacted: THE_KEY]") {
+			t.Errorf("%s: %.300q", input, got.Text)
+		}
+		for _, part := range []string{key[:6], key[len(key)-6:]} {
+			if strings.Contains(got.Text+string(kept), part) {
+				t.Errorf("%s: a part of the key is left", input)
+			}
+		}
+	}
+}

@@ -1,0 +1,51 @@
+package tool
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/coppice-run/coppice/internal/outbound"
+	"github.com/coppice-run/coppice/internal/redact"
+)
+
+// No secret of a long document is kept or shown, and none is cut in two first.
+func TestWebFetchKeepsNoSecret(t *testing.T) {
+	t.Parallel()
+	const key = "sk-abcDEFghi0123456789"
+	page := "<title>" + strings.Repeat(key, 200) + "</title><p>" + strings.Repeat(key, 10_000)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if w.Header().Set("Content-Type", "text/html"); r.URL.Path == "/missing" {
+			w.WriteHeader(http.StatusNotFound)
+		}
+		io.WriteString(w, page)
+	}))
+	t.Cleanup(server.Close)
+	allowed, err := outbound.ParseDestinations([]string{"127.0.0.1"})
+	must(t, err)
+	secrets, _ := redact.New(redact.Secret{Name: "THE_KEY", Value: key})
+	tool, ws := newWebFetch(outbound.Dialer{Exempt: allowed.Exempt}), setup(t)
+	for _, path := range []string{"/", "/missing"} {
+		call := Call{Input: fmt.Appendf(nil, `{"url":%q}`, server.URL+path), Workspace: ws, Secrets: secrets}
+		got := tool.Call(t.Context(), call).(Done)
+		kept := ""
+		if m := namedFile.FindStringSubmatch(got.Text); m != nil {
+			data, err := os.ReadFile(filepath.Join(ws.Dir(), m[1]))
+			must(t, err)
+			kept = string(data)
+		}
+		if (kept != "") != (path == "/") || !strings.Contains(got.Text, "[redacted: THE_KEY]") {
+			t.Errorf("%s: %d bytes are kept of %.300q", path, len(kept), got.Text)
+		}
+		for _, part := range []string{key[:6], key[len(key)-6:]} {
+			if strings.Contains(got.Text+kept, part) {
+				t.Errorf("%s: a part of the key is left", path)
+			}
+		}
+	}
+}
