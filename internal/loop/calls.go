@@ -164,23 +164,46 @@ func (w *batch) spawn() {
 	}
 }
 
+// maxParallelCalls is how many tools of one answer run at the same time. Its other calls follow in
+// their order, as soon as one of these is over or in the background.
+const maxParallelCalls = 16
+
+// callResult is the outcome of a call.
+type callResult struct {
+	block   int
+	outcome tool.Outcome
+	err     error
+}
+
+// startTools starts to run the tools of calls. queued are the calls that have not started yet; who
+// receives one takes it out.
+func (w *batch) startTools(ctx context.Context, calls []tree.Call, background <-chan struct{}) (results <-chan callResult, queued <-chan tree.Call) {
+	done, todo := make(chan callResult, len(calls)), make(chan tree.Call, len(calls))
+	for _, c := range calls {
+		w.reportActivity(w.message.Blocks[c.Ref.Block].(tree.ToolUse))
+		todo <- c
+	}
+	close(todo)
+	for range min(len(calls), maxParallelCalls) {
+		go func() {
+			for c := range todo {
+				use := w.message.Blocks[c.Ref.Block].(tree.ToolUse)
+				result := callResult{block: c.Ref.Block, err: ctx.Err()}
+				if result.err == nil {
+					result.outcome, result.err = w.runTool(ctx, tree.CallRef{Message: w.message.Ordinal, Block: c.Ref.Block}, use, background)
+				}
+				done <- result
+			}
+		}()
+	}
+	return done, todo
+}
+
 // runTools runs the tools of calls concurrently and records each result when it arrives. On
 // request it moves the calls that support it to the background.
 func (w *batch) runTools(ctx context.Context, calls []tree.Call) error {
-	type result struct {
-		block   int
-		outcome tool.Outcome
-		err     error
-	}
-	results, background := make(chan result, len(calls)), make(chan struct{})
-	for _, c := range calls {
-		use := w.message.Blocks[c.Ref.Block].(tree.ToolUse)
-		w.reportActivity(use)
-		go func() {
-			outcome, err := w.runTool(ctx, tree.CallRef{Message: w.message.Ordinal, Block: c.Ref.Block}, use, background)
-			results <- result{c.Ref.Block, outcome, err}
-		}()
-	}
+	background := make(chan struct{})
+	results, queued := w.startTools(ctx, calls, background)
 	var failed error
 	released := false
 	for left := len(calls); left > 0; {
@@ -196,6 +219,11 @@ func (w *batch) runTools(ctx context.Context, calls []tree.Call) error {
 			// depend on it. If several results are there, all commands are spawned first.
 			if failed == nil && left > 0 && len(results) == 0 {
 				failed = w.waitLaunched(ctx)
+			}
+			if failed != nil {
+				for range queued { // these need not start any more
+					left--
+				}
 			}
 		case ordinal := <-w.ToBackground:
 			if ordinal == w.message.Ordinal && !released {

@@ -2,6 +2,7 @@ package tool
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"mime"
@@ -16,7 +17,7 @@ import (
 
 // readDocument returns the text of a response, or says that it has none. Text that is too long for
 // a result is saved in the workspace.
-func readDocument(resp *http.Response, call Call) (string, error) {
+func (t webFetchTool) readDocument(ctx context.Context, resp *http.Response, call Call) (string, error) {
 	data, err := io.ReadAll(io.LimitReader(resp.Body, fetchBytes+1))
 	if err != nil {
 		return "", fmt.Errorf("reading the answer: %w", err)
@@ -36,6 +37,13 @@ func readDocument(resp *http.Response, call Call) (string, error) {
 	}
 	if !isText(kind) || bytes.IndexByte(data[:min(len(data), binarySniffBytes)], 0) >= 0 && !strings.Contains(declared, "utf-16") {
 		return fmt.Sprintf("%s is of the type %s, which has no text that could be shown.", resp.Request.URL, displayPath(kind)), nil
+	}
+	// Conversion takes several times the size of the document, and does not wait for its server.
+	select {
+	case t.conversions <- struct{}{}:
+		defer func() { <-t.conversions }()
+	case <-ctx.Done():
+		return "", ctx.Err()
 	}
 	decoded, err := decode(data, declared)
 	if err != nil {

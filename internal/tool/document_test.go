@@ -1,6 +1,7 @@
 package tool
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -13,6 +14,38 @@ import (
 	"github.com/coppice-run/coppice/internal/outbound"
 	"github.com/coppice-run/coppice/internal/redact"
 )
+
+// A call does not outlast its context, however many documents are being converted.
+func TestWebFetchWaitsForConversions(t *testing.T) {
+	t.Parallel()
+	served := make(chan struct{}, 2)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		io.WriteString(w, "a page")
+		served <- struct{}{}
+	}))
+	t.Cleanup(server.Close)
+	allowed, err := outbound.ParseDestinations([]string{"127.0.0.1"})
+	must(t, err)
+	tool := newWebFetch(outbound.Dialer{Exempt: allowed.Exempt})
+	for range maxConversions {
+		tool.conversions <- struct{}{}
+	}
+	call := Call{Input: fmt.Appendf(nil, `{"url":%q}`, server.URL)}
+	ctx, cancel := context.WithCancel(t.Context())
+	results := make(chan Done, 2)
+	go func() { results <- tool.Call(ctx, call).(Done) }()
+	<-served
+	cancel()
+	if got := <-results; !got.IsError {
+		t.Errorf("%+v", got)
+	}
+	go func() { results <- tool.Call(t.Context(), call).(Done) }()
+	<-served
+	<-tool.conversions
+	if got := <-results; got.IsError || !strings.HasSuffix(got.Text, "a page") {
+		t.Errorf("%+v", got)
+	}
+}
 
 // No secret of a long document is kept or shown, and none is cut in two first.
 func TestWebFetchKeepsNoSecret(t *testing.T) {

@@ -38,11 +38,15 @@ const (
 	fetchBytes     = 5 << 20  // that are loaded of a document, uncompressed
 	fetchHeaders   = 64 << 10 // of a response
 	maxURL         = 4096     // characters
+	// maxConversions is how many documents of a worker are converted to text at the same time.
+	maxConversions = 8
 )
 
 type webFetchTool struct {
 	transport http.RoundTripper
 	timeout   time.Duration
+	// conversions has one element for each document that is being converted.
+	conversions chan struct{}
 }
 
 // NewWebFetch returns the tool that loads pages. It may reach the private destinations in addition
@@ -54,7 +58,7 @@ func NewWebFetch(private outbound.Destinations) Tool {
 func newWebFetch(dialer outbound.Dialer) webFetchTool {
 	transport := dialer.Transport()
 	transport.MaxResponseHeaderBytes = fetchHeaders
-	return webFetchTool{transport: transport, timeout: fetchTimeout}
+	return webFetchTool{transport: transport, timeout: fetchTimeout, conversions: make(chan struct{}, maxConversions)}
 }
 
 func (webFetchTool) Spec() model.ToolSpec {
@@ -119,7 +123,7 @@ func (t webFetchTool) fetch(ctx context.Context, call Call, target *url.URL) (st
 	if !found {
 		call.Workspace = nil // the whole text of an error page is not saved
 	}
-	text, err := readDocument(resp, call)
+	text, err := t.readDocument(ctx, resp, call)
 	if err != nil {
 		return "", t.fetchError(ctx, resp.Request.URL, err)
 	}
