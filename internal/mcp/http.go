@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
@@ -13,7 +14,8 @@ import (
 // dialHTTP returns an HTTP transport. The operator chose the address, so it may be private.
 func (s *server) dialHTTP() wire {
 	base := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // documented to have this type
-	asked := headerTransport{base: base, headers: s.Headers}
+	replies := newReplies()
+	asked := headerTransport{base: base, headers: s.Headers, replies: replies, replyTimeout: s.times.write}
 	unasked := asked
 	unasked.streams = func(req *http.Request) *http.Response {
 		return newListenStream(&http.Client{Transport: asked, CheckRedirect: checkRedirect}, req, s.times)
@@ -21,8 +23,12 @@ func (s *server) dialHTTP() wire {
 	client := &http.Client{Transport: unasked, CheckRedirect: checkRedirect}
 	return wire{
 		transport: &sdk.StreamableClientTransport{Endpoint: s.URL, HTTPClient: client, MaxEventSize: maxMessage},
-		stop:      func() error { return nil },
-		release:   base.CloseIdleConnections,
+		replies:   replies,
+		stop: func() error {
+			replies.end(nil)
+			return nil
+		},
+		release: base.CloseIdleConnections,
 	}
 }
 
@@ -44,17 +50,28 @@ func checkRedirect(next *http.Request, via []*http.Request) error {
 }
 
 // headerTransport adds the headers to requests, records the status of calls, and bounds
-// responses.
+// responses and replies.
 type headerTransport struct {
 	base    http.RoundTripper
 	headers []Header
 	streams func(*http.Request) *http.Response // handles requests for a listen stream; nil: they go to the server
+	replies *replies
+
+	replyTimeout time.Duration
 }
 
 func (c headerTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if c.streams != nil && isListenRequest(req) {
 		return c.streams(req), nil
 	}
+	if isReply(req) {
+		return c.reply(req)
+	}
+	return c.request(req)
+}
+
+// request sends a request.
+func (c headerTransport) request(req *http.Request) (*http.Response, error) {
 	req = req.Clone(req.Context())
 	for _, h := range c.headers {
 		req.Header.Set(h.Name, h.Value)

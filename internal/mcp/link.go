@@ -14,6 +14,7 @@ import (
 // connection is a connection to a server.
 type connection struct {
 	session *sdk.ClientSession
+	replies *replies
 	relist  chan struct{} // the server says that its tools have changed
 	end     func(error)   // ends the connection, with a reason; the first call counts
 	ending  chan struct{} // closed when either side starts to end it
@@ -24,6 +25,7 @@ type connection struct {
 // wire is the transport of a connection.
 type wire struct {
 	transport sdk.Transport
+	replies   *replies
 	stop      func() error // ends it and returns its error
 	release   func()       // releases what is left after the session
 }
@@ -53,6 +55,7 @@ func (s *server) connect(ctx context.Context) (*connection, []listedTool, error)
 	}
 	offers, err := s.list(ctx, l)
 	if err != nil {
+		err = cmp.Or(l.replies.failure(), err)
 		l.end(err)
 		<-l.done
 		return nil, nil, fmt.Errorf("listing the tools: %w", err)
@@ -83,8 +86,10 @@ func (s *server) initialise(ctx context.Context) (*connection, error) {
 	if s.legacy {
 		options.ProtocolVersion = legacyProtocol
 	}
+	defer context.AfterFunc(w.replies.broken, cancel)()
 	session, err := client.Connect(ctx, w.transport, options)
 	if err != nil {
+		err = cmp.Or(w.replies.failure(), err)
 		if became := w.stop(); became != nil {
 			err = fmt.Errorf("%w (%w)", err, became)
 		}
@@ -97,7 +102,7 @@ func (s *server) initialise(ctx context.Context) (*connection, error) {
 // newConnection waits for the end of the connection, from either side, and cleans up.
 func newConnection(session *sdk.ClientSession, w wire, relist chan struct{}) *connection {
 	asked := make(chan error, 1)
-	l := &connection{session: session, relist: relist, ending: make(chan struct{}), done: make(chan struct{})}
+	l := &connection{session: session, replies: w.replies, relist: relist, ending: make(chan struct{}), done: make(chan struct{})}
 	l.end = func(why error) {
 		select {
 		case asked <- why:
@@ -113,6 +118,8 @@ func newConnection(session *sdk.ClientSession, w wire, relist chan struct{}) *co
 		case why = <-ended:
 			why = cmp.Or(why, errors.New("the connection has ended"))
 		case why = <-asked:
+		case <-w.replies.broken.Done():
+			why = w.replies.failure()
 		}
 		// The session waits for its calls. They end by this, or with the transport.
 		close(l.ending)

@@ -10,8 +10,9 @@
 //
 // The SDK implements the protocol; its types do not leave this package. The files here contain
 // the rest: configuration and secrets (config.go, read.go, secrets.go), processes (process.go,
-// outputlog.go), HTTP (http.go, listen.go), the life of a connection (server.go, link.go), the
-// descriptions of tools (name.go, tools.go), calls (call.go) and results (result.go).
+// outputlog.go), HTTP (http.go, listen.go), replies to servers (replies.go), the life of a
+// connection (server.go, link.go), the descriptions of tools (name.go, tools.go), calls (call.go)
+// and results (result.go).
 package mcp
 
 import (
@@ -55,6 +56,7 @@ type times struct {
 	pauses  time.Duration // the longest pause
 	stable  time.Duration // after which the pauses start anew
 	probe   time.Duration // for any response, after a call timed out
+	write   time.Duration // for a message to be read by a process, and for a reply by HTTP
 	close   time.Duration // for a process to end
 	list    time.Duration // interval of listing the tools over HTTP
 }
@@ -66,7 +68,7 @@ func (t times) orDefault() times {
 	return times{
 		connect: 30 * time.Second, settle: 10 * time.Second, back: 5 * time.Second,
 		pause: 200 * time.Millisecond, pauses: 30 * time.Second, stable: 10 * time.Second,
-		probe: 5 * time.Second, close: 2 * time.Second, list: time.Minute,
+		probe: 5 * time.Second, write: 10 * time.Second, close: 2 * time.Second, list: time.Minute,
 	}
 }
 

@@ -26,9 +26,6 @@ import (
 // maxMessage bounds a message of a server, in bytes.
 const maxMessage = 16 << 20
 
-// writeTimeout is how long a process may take to read a message.
-const writeTimeout = 10 * time.Second
-
 // withRealPaths returns the server with the real paths of its directories, resolved before any
 // command of an agent has run. Links below the workspace are kept and rejected when the server
 // starts, because agents may have created them.
@@ -148,11 +145,13 @@ func (s *server) start(ctx context.Context) (wire, error) {
 		}
 		return nil
 	}
+	replies := newReplies()
+	context.AfterFunc(replies.broken, func() { _ = toProcess.Close() }) // a write that waits ends
 	transport := &sdk.IOTransport{
 		Reader: &messageReader{in: bufio.NewReader(fromProcess), close: fromProcess.Close, other: chatter.stream("stdout")},
-		Writer: timeoutWriter{toProcess}, MaxLineLength: maxMessage + 1,
+		Writer: &timeoutWriter{File: toProcess, limit: s.times.write, end: replies.end}, MaxLineLength: maxMessage + 1,
 	}
-	return wire{transport: sendRecorder{transport}, stop: stop, release: func() {}}, nil
+	return wire{transport: sendRecorder{transport, replies}, replies: replies, stop: stop, release: func() {}}, nil
 }
 
 // explainHidden adds to a connect error the files of the command line that exist for the worker
@@ -175,32 +174,49 @@ func (s *server) explainHidden(why error) error {
 	return fmt.Errorf("%w; not visible in the sandbox: %s; what it needs can be named with --sandbox-readable", why, strings.Join(hidden, ", "))
 }
 
-// sendRecorder records which calls are given to a transport.
-type sendRecorder struct{ sdk.Transport }
+// sendRecorder records which calls are given to a transport, and bounds replies.
+type sendRecorder struct {
+	sdk.Transport
+	replies *replies
+}
 
 func (n sendRecorder) Connect(ctx context.Context) (sdk.Connection, error) {
 	c, err := n.Transport.Connect(ctx)
-	return sendRecorderConn{c}, err
+	return sendRecorderConn{c, n.replies}, err
 }
 
-type sendRecorderConn struct{ sdk.Connection }
+type sendRecorderConn struct {
+	sdk.Connection
+	replies *replies
+}
 
 func (c sendRecorderConn) Write(ctx context.Context, message jsonrpc.Message) error {
 	if f := callStatusOf(ctx); f != nil {
 		f.sent.Store(true)
 	}
+	if _, ok := message.(*jsonrpc.Response); ok {
+		return c.replies.send(func() error { return c.Connection.Write(ctx, message) })
+	}
 	return c.Connection.Write(ctx, message)
 }
 
 // timeoutWriter fails if its data is not read in time, so that a process which does not read
-// cannot block its callers.
-type timeoutWriter struct{ *os.File }
+// cannot block its callers. That ends the connection, because a part may have been read.
+type timeoutWriter struct {
+	*os.File
+	limit time.Duration
+	end   func(error)
+}
 
-func (w timeoutWriter) Write(data []byte) (int, error) {
-	if err := w.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
+func (w *timeoutWriter) Write(data []byte) (int, error) {
+	if err := w.SetWriteDeadline(time.Now().Add(w.limit)); err != nil {
 		return 0, fmt.Errorf("writing to the process: %w", err)
 	}
-	return w.File.Write(data)
+	n, err := w.File.Write(data)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		w.end(fmt.Errorf("writing to the process: %w", err))
+	}
+	return n, err
 }
 
 // messageReader reads the messages of a process, one per line. Other lines, such as a start-up

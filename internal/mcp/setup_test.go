@@ -59,6 +59,12 @@ func serveStdio(kind string) error {
 			return fmt.Errorf("greeted in a new way: %s", head)
 		}
 		return newTestServer().Run(context.Background(), &sdk.IOTransport{Reader: io.NopCloser(in), Writer: os.Stdout})
+	case "floods": // it pings once it is connected, and reads nothing any more
+		in := &firstLines{from: os.Stdin, lines: 3, then: func() { _, _ = io.Copy(os.Stdout, &pings{}) }}
+		return newTestServer().Run(context.Background(), &sdk.IOTransport{Reader: in, Writer: os.Stdout})
+	case "floods at once":
+		_, err := io.Copy(os.Stdout, &pings{})
+		return err
 	case "deaf": // it reads nothing any more once it is connected
 		in := &firstLines{from: os.Stdin, lines: 3}
 		return newTestServer().Run(context.Background(), &sdk.IOTransport{Reader: in, Writer: os.Stdout})
@@ -66,16 +72,28 @@ func serveStdio(kind string) error {
 	return newTestServer().Run(context.Background(), &sdk.StdioTransport{})
 }
 
-// firstLines reads some lines, and then waits for ever.
+// pings is an endless series of requests, one on each line.
+type pings struct{ n int }
+
+func (p *pings) Read(data []byte) (int, error) {
+	p.n++
+	return copy(data, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"ping"}`+"\n", p.n)), nil
+}
+
+// firstLines reads some lines, does something else, and then waits for ever.
 type firstLines struct {
 	from  *os.File
 	lines int
+	then  func()
 }
 
 func (f *firstLines) Close() error { return nil }
 
 func (f *firstLines) Read(p []byte) (int, error) {
 	if f.lines == 0 {
+		if f.then != nil {
+			f.then()
+		}
 		select {}
 	}
 	n, err := f.from.Read(p[:1])
@@ -182,7 +200,7 @@ func newTestServer() *sdk.Server {
 func quick() times {
 	return times{
 		connect: time.Minute, settle: time.Minute, back: time.Minute, pause: 10 * time.Millisecond,
-		pauses: 100 * time.Millisecond, stable: time.Hour, probe: time.Minute, close: 200 * time.Millisecond,
+		pauses: 100 * time.Millisecond, stable: time.Hour, probe: time.Minute, write: time.Minute, close: 200 * time.Millisecond,
 		list: time.Hour,
 	}
 }
