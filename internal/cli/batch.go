@@ -333,7 +333,7 @@ func (b *batch) reportApprovals(ctx context.Context, number int64, opened *pb.Cr
 // refusalText says why a line was refused, in terms of --name instead of idempotency keys.
 func refusalText(refused *pb.Refusal) string {
 	if refused.GetReason() == tree.ErrKeyReused.Reason() {
-		return "this name, or the line's own idempotencyKey, was used for a line with another text, agent, permissions, budget or callbacks; choose another"
+		return "this name, or the idempotencyKey of the line, was used for a line with another text, agent, permissions, budget or callbacks; choose another"
 	}
 	return safeLine(refused.GetMessage())
 }

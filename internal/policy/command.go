@@ -91,8 +91,9 @@ var redirections = regexp.MustCompile(`(?:(^|[ \t\n;&|<>(){}])[0-9]+|&)?[<>]+[&|
 // candidates yields a command line and all parts of it that may be commands. The line is cut at
 // every operator, quoted or not. Each piece is also yielded in plain form, and without the parts
 // of a redirection. The same is done with the line without its redirections, and with what follows
-// assignments with quotes. A rule that denies is matched against all of them. This catches commands that are written plainly; a shell has further
-// ways to write the same. A long line has many candidates, so they are generated one at a time.
+// assignments with quotes. A rule that denies is matched against all of them. This catches commands
+// that are written plainly; a shell has further ways to write the same. A long line has many
+// candidates, so they are generated one at a time.
 func candidates(line string) iter.Seq[candidate] {
 	return func(yield func(candidate) bool) {
 		if !yield(candidate{text: strings.TrimSpace(line)}) || !yieldAll(line, yield) {
