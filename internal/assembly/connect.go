@@ -58,7 +58,8 @@ func Connect(target string, more ...grpc.DialOption) (*grpc.ClientConn, error) {
 	for _, a := range addresses {
 		// gRPC would take an unknown scheme for a part of the name. A resolver that is passed as an option
 		// is unknown here too, but its target has no host.
-		if scheme, rest, has := strings.Cut(a, "://"); has && resolver.Get(scheme) == nil && !strings.HasPrefix(rest, "/") {
+		scheme, rest, has := strings.Cut(a, "://")
+		if has && resolver.Get(scheme) == nil && !strings.HasPrefix(rest, "/") || !strings.Contains(a, ":") {
 			return nil, fmt.Errorf("connecting to orchestrators: %q is not an address: expected HOST:PORT", a)
 		}
 	}

@@ -68,6 +68,9 @@ func (d *drillCommand) Run(ctx context.Context, a *app) error {
 			}
 		}()
 	}
+	if err := setup.keepOriginal(); err != nil {
+		return err
+	}
 	baseline, err := setup.growTree(ctx, 0, nil)
 	if blocked, is := errors.AsType[*blockedTree](err); is {
 		return a.blockedExit(blocked.asks)

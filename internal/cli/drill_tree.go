@@ -286,6 +286,17 @@ func retryTemporary(ctx context.Context, do func() error) error {
 	}
 }
 
+// keepOriginal copies the workspace once, so that all trees begin with the same files, whatever
+// changes meanwhile.
+func (d *drillSetup) keepOriginal() error {
+	original := filepath.Join(d.dir, "original")
+	if err := copyWorkspace(original, d.workspace, d.dir); err != nil {
+		return err
+	}
+	d.workspace = original
+	return nil
+}
+
 // copyWorkspace copies the files, directories and links of a directory. It excludes the directory
 // without, which contains the copies.
 func copyWorkspace(to, from, without string) error {

@@ -235,8 +235,24 @@ func (f *file) chain() ([]*record, error) {
 		r.inChain = true
 		chain = append(chain, r)
 	}
+	if f.isCutOff(chain) {
+		f.note("the conversation begins where the file lacks the line before it; what came earlier was left out")
+	}
 	slices.Reverse(chain)
 	return chain, nil
+}
+
+// isCutOff reports whether the first message of a chain, last in it, comes after a line that is not
+// in the file.
+func (f *file) isCutOff(chain []*record) bool {
+	if len(chain) == 0 {
+		return false
+	}
+	at := chain[len(chain)-1]
+	for f.byID[at.parent] != nil {
+		at = f.byID[at.parent]
+	}
+	return at.parent != ""
 }
 
 // linkMessages sets the previous message of each message, skipping lines that are not messages.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 	"time"
+	"unicode"
 )
 
 // Role is the author of a message.
@@ -59,7 +60,9 @@ type Text struct{ Text string }
 
 // Blank reports whether a text has no visible character. Such text is not shown to a model, and
 // providers refuse a conversation of nothing else.
-func Blank(text string) bool { return strings.TrimSpace(text) == "" }
+func Blank(text string) bool {
+	return !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsSpace(r) && !unicode.In(r, unicode.Cc, unicode.Cf) })
+}
 
 // Thinking is a model's reasoning. Signature is the provider's; it is sent back unchanged and means
 // nothing to anyone else.
