@@ -85,7 +85,10 @@ func (c canvas) label(r row) string {
 	if d := safeLine(n.description); d != "" {
 		s += gap + d
 	}
-	if n.branch {
+	switch {
+	case n.branch && n.current:
+		s += c.theme.dim.Render(" (current branch)")
+	case n.branch:
 		s += c.theme.dim.Render(" (branch)")
 	}
 	if n.background {

@@ -31,6 +31,7 @@ type node struct {
 	description string
 	background  bool
 	branch      bool // started by a person from a message of the task above
+	current     bool // a branch that gets the messages of the session
 
 	run           int32
 	state         pb.TaskState
@@ -241,6 +242,7 @@ func forestOf(t *pb.GetTreeResponse) *forest {
 	add = func(parent string, at *pb.TreeNode) {
 		n := f.find(at.GetTask().GetId())
 		n.set(at.GetTask())
+		n.current = n.id == t.GetSession().GetCurrentTaskId()
 		f.attach(n, parent)
 		for _, child := range at.GetChildren() {
 			add(n.id, child)
