@@ -31,7 +31,7 @@ type node struct {
 	description string
 	background  bool
 	branch      bool // started by a person from a message of the task above
-	current     bool // a branch that gets the messages of the session
+	current     bool // it gets the messages of the session
 
 	run           int32
 	state         pb.TaskState

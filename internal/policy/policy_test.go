@@ -460,3 +460,19 @@ func TestAskers(t *testing.T) {
 		}
 	}
 }
+
+// TestAGlobOfCallsIsOneRule: brackets and commas in a glob make several rules only if a tool is named
+// between them.
+func TestAGlobOfCallsIsOneRule(t *testing.T) {
+	t.Parallel()
+	for text, one := range map[string]bool{
+		"bash(python -c 'f(1),g(2)')":  true,
+		"bash(f(x); reader(y))":        true,
+		"bash(f(x),bash(y))":           false,
+		"bash(f(x) ;mcp__git__push(*)": false,
+	} {
+		if _, err := ParseRule(text); (err == nil) != one {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/coppice-run/coppice/internal/excerpt"
@@ -50,8 +51,19 @@ func knownTools() []string {
 // withoutArgument is the tool whose calls have no argument.
 const withoutArgument = "find_tools"
 
-// severalRules finds the end of one rule and the beginning of the next in what should be a glob.
-var severalRules = regexp.MustCompile(`\)\s*[,;\n]\s*[A-Za-z_*-]+\(`)
+// nextRules finds, in what should be a glob, the end of a rule and the tool of the next.
+var nextRules = regexp.MustCompile(`\)\s*[,;]\s*([A-Za-z0-9_]+)\(`)
+
+// isSeveral reports whether what should be a glob has further rules behind it. A glob of commands
+// may look similar, but it names no tool.
+func isSeveral(pattern string) bool {
+	for _, next := range nextRules.FindAllStringSubmatch(pattern, -1) {
+		if slices.Contains(knownTools(), next[1]) || strings.HasPrefix(next[1], MCPPrefix) {
+			return true
+		}
+	}
+	return false
+}
 
 // ParseRule parses a rule. A rule that names no tool, or whose glob is invalid, is an error.
 func ParseRule(text string) (Rule, error) {
@@ -78,7 +90,7 @@ func ParseRule(text string) (Rule, error) {
 	if !closed || pattern == "" {
 		return Rule{}, fmt.Errorf("%.100q is not a rule: expected a glob between the brackets, such as bash(git *)", text)
 	}
-	if severalRules.MatchString(pattern) {
+	if isSeveral(pattern) {
 		return Rule{}, fmt.Errorf("%.100q looks like several rules: give each on its own", text)
 	}
 	r.hasArgument = true

@@ -164,6 +164,29 @@ func TestTheQueueCostsNoPatience(t *testing.T) {
 	})
 }
 
+// TestTheAnnouncedPauseIsTheWholeOne: whoever watches is told of the pause that the provider asked
+// for, though the queue of the rate limit applies it.
+func TestTheAnnouncedPauseIsTheWholeOne(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const asked = 8 * time.Second
+		m := patient(t, &flaky{errors: []error{fails(model.ErrorRateLimited, asked)}}, retry.Config{
+			Limiter: ratelimit.New(slog.New(slog.DiscardHandler)), Bucket: func(name string) string { return name },
+		})
+		announced := ""
+		if _, err := m.Generate(t.Context(), &model.Request{}, func(d model.Delta) {
+			if _, after, told := strings.Cut(d.Text, "trying again in "); told {
+				announced = strings.TrimRight(after, "]\n")
+			}
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if pause, err := time.ParseDuration(announced); err != nil || pause < asked {
+			t.Errorf("a pause of %q was announced, the provider asked for %s", announced, asked)
+		}
+	})
+}
+
 // TestARequestQueuesForItsSession: the rate limit's queue takes turns between sessions, so
 // it has to know whose a request is. Sessions whose ids are alike are two.
 func TestARequestQueuesForItsSession(t *testing.T) {

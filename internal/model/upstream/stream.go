@@ -13,10 +13,10 @@ import (
 )
 
 // RequireStream returns SDK middleware that turns a response which is not a stream into an
-// error, although its status is 200 or a redirect, which the SDKs take for success. Servers respond so for an endpoint that they do not have,
-// proxies do, and some servers do not support streams. kind classifies the error by the text of
-// the response. ErrorBroken means that the text does not say. The error is not retried then,
-// because a retry would get the same response.
+// error, although its status is 200 or a redirect, which the SDKs take for success. Servers respond
+// so for an endpoint that they do not have, proxies do, and some servers do not support streams.
+// kind classifies the error by the text of the response. ErrorBroken means that the text does not
+// say. The error is not retried then, because a retry would get the same response.
 func RequireStream(kind func(said []byte) model.ErrorKind) func(*http.Request, func(*http.Request) (*http.Response, error)) (*http.Response, error) {
 	return func(req *http.Request, next func(*http.Request) (*http.Response, error)) (*http.Response, error) {
 		resp, err := next(req)
