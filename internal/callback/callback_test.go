@@ -26,15 +26,16 @@ func caller(t *testing.T, c Config) *Caller {
 
 func TestCall(t *testing.T) {
 	t.Parallel()
-	var got *http.Request
+	var got *http.Request // of /ended alone: the handler of a call given up may still run beside the next one's
 	var body string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		data, err := io.ReadAll(r.Body)
 		if err != nil {
 			t.Error(err)
 		}
-		got, body = r, string(data)
 		switch r.URL.Path {
+		case "/ended":
+			got, body = r, string(data)
 		case "/down":
 			http.Error(w, "down\xff", http.StatusServiceUnavailable)
 		case "/elsewhere":
