@@ -224,7 +224,7 @@ func single(found []string, what, name string) (string, error) {
 		return found[0], nil
 	case len(found) > 1:
 		return "", usagef("%d %ss have ids that end in %q", len(found), what, name)
-	case name == last:
+	case name == last && what == "session":
 		return "", errors.New("there is no session yet")
 	}
 	return "", fmt.Errorf("no %s has an id that ends in %q", what, name)

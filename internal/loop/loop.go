@@ -141,7 +141,7 @@ func (r *runner) loop(ctx context.Context) (Outcome, error) {
 		}
 		if r.Iterations >= r.MaxIterations {
 			return r.endWithFailure(ctx, tree.ReasonMaxIterations,
-				fmt.Sprintf("stopped after %d model calls; resume the task to let it go on", r.Iterations))
+				fmt.Sprintf("stopped at the limit of its model calls (%d); resume the task to let it go on", r.Iterations))
 		}
 		if out, err := r.parkIfBudgetShort(ctx); out != ongoing || err != nil {
 			return out, err

@@ -49,7 +49,7 @@ func (s *Session) spent() string {
 	case s.Budget.Cost > 0 && s.Usage.Cost >= s.Budget.Cost:
 		return fmt.Sprintf("the session has cost $%.4f, its budget is $%.4f", dollars(s.Usage.Cost), dollars(s.Budget.Cost))
 	case s.Budget.ModelCalls > 0 && s.ModelCalls >= s.Budget.ModelCalls:
-		return fmt.Sprintf("the session has made %d model calls, its budget is %d", s.ModelCalls, s.Budget.ModelCalls)
+		return fmt.Sprintf("the session's model calls have reached %d, its budget is %d", s.ModelCalls, s.Budget.ModelCalls)
 	}
 	return ""
 }

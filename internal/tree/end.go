@@ -156,7 +156,7 @@ func (d *decision) mayAnswer(t *Task, answer *Message) error {
 		return ErrHasCalls
 	}
 	if t.Iterations >= t.MaxIterations {
-		return ErrBadInput.With("the run has used its %d model calls", t.MaxIterations)
+		return ErrBadInput.With("the run has used all of its model calls (%d)", t.MaxIterations)
 	}
 	return d.session().Limits.checkAnswer(answer)
 }

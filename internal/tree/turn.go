@@ -103,7 +103,7 @@ func (c AppendAnswer) decide(d *decision) (Answer, error) {
 	case len(opened) == 0:
 		return nil, ErrNoCalls
 	case t.Iterations >= t.MaxIterations:
-		return nil, ErrBadInput.With("the run has used its %d model calls", t.MaxIterations)
+		return nil, ErrBadInput.With("the run has used all of its model calls (%d)", t.MaxIterations)
 	}
 	if err := d.session().Limits.checkAnswer(&c.Message); err != nil {
 		return nil, err
