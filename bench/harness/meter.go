@@ -22,8 +22,9 @@ const (
 	warmTasks, minTasks, maxTasks = 50, 100, 200_000
 	// trials bounds the attempts to find the number of tasks for the target duration.
 	trials = 8
-	// smallFanOut is repeated, because one of them is too short to measure.
-	smallFanOut, smallFanOuts = 1000, 5
+	// smallFanOut is repeated, because one of them is too short to measure, and its time may
+	// depend on chance.
+	smallFanOut, smallFanOuts = 1000, 10
 	// minP99Samples is how many latencies a p99 needs.
 	minP99Samples = 100
 )

@@ -26,6 +26,7 @@ var entries = []entry{
 	{name: "river", program: "river", postgres: true, about: "River, recorded results; PostgreSQL"},
 	{name: "river-eager", program: "river", args: []string{"-eager"}, postgres: true, about: "River, results in memory before they are recorded; PostgreSQL"},
 	{name: "river-wide", program: "river", args: []string{"-workers", "1000"}, postgres: true, about: "River, recorded results, 1,000 jobs at once; PostgreSQL"},
+	{name: "river-default", program: "river", args: []string{"-default"}, postgres: true, optional: true, about: "River, default settings; PostgreSQL"},
 	{name: "dbos", program: "dbos", postgres: true, about: "DBOS, child workflows; PostgreSQL"},
 	{name: "restate", program: "restate", about: "Restate, calls of a service; its own store"},
 	{name: "temporal", program: "temporal", about: "Temporal, child workflows, defaults; SQLite in memory"},

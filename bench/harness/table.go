@@ -118,6 +118,42 @@ func (c column) cell(samples []Sample, system string) string {
 	return middle
 }
 
+// Spreads writes how long repeated fan-outs took, as a Markdown table for each of their sizes: a
+// median says little of a system whose time is now short, now long.
+func Spreads(out io.Writer, samples []Sample, sizes []int) error {
+	var lines strings.Builder
+	for _, n := range sizes {
+		if n <= smallFanOut {
+			lines.WriteString(spread(samples, n))
+		}
+	}
+	_, err := io.WriteString(out, lines.String())
+	return err
+}
+
+// spread is the table of fan-outs of n children.
+func spread(samples []Sample, n int) string {
+	var lines strings.Builder
+	fmt.Fprintf(&lines, "\n| fan-out + join of %s | number | median, ms | p90, ms | slowest, ms | all children in the time of all, /s |\n|---|---|---|---|---|---|\n",
+		figures.Thousands(float64(n), 0))
+	for _, e := range entries {
+		var took []float64
+		total := 0.0
+		for _, s := range samples {
+			if s.System == e.name && s.Workload == FanOut && s.N == n && s.Skipped == "" {
+				took, total = append(took, s.Seconds*1000), total+s.Seconds
+			}
+		}
+		if len(took) == 0 {
+			continue
+		}
+		fmt.Fprintf(&lines, "| %s | %d | %s | %s | %s | %s |\n", e.name, len(took),
+			figures.Thousands(figures.Median(took), 0), figures.Thousands(figures.Quantile(took, 0.9), 0),
+			figures.Thousands(slices.Max(took), 0), figures.Thousands(float64(n*len(took))/total, 0))
+	}
+	return lines.String()
+}
+
 // omissions lists the workloads without a figure, once each.
 func omissions(samples []Sample) string {
 	var lines []string

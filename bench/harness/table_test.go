@@ -34,3 +34,23 @@ func TestTable(t *testing.T) {
 		}
 	}
 }
+
+func TestSpreads(t *testing.T) {
+	t.Parallel()
+	var samples []Sample
+	for _, seconds := range []float64{0.06, 0.06, 0.07, 0.07, 0.07, 0.07, 0.08, 0.08, 0.24, 0.30} {
+		samples = append(samples, Sample{System: "river", Workload: FanOut, N: 1000, Seconds: seconds})
+	}
+	samples = append(samples,
+		Sample{System: "river", Workload: FanOut, N: 10_000, Seconds: 9},
+		Sample{System: "river", Workload: Spawn, N: 1000, Seconds: 9},
+		Sample{System: "dbos", Workload: FanOut, N: 1000, Skipped: "too slow"})
+	var out strings.Builder
+	if err := Spreads(&out, samples, []int{1000, 10_000}); err != nil {
+		t.Fatal(err)
+	}
+	_, rows, _ := strings.Cut(out.String(), "|---|---|---|---|---|---|\n")
+	if want := "| river | 10 | 70 | 240 | 300 | 9,091 |\n"; rows != want {
+		t.Errorf("got %q, want %q", rows, want)
+	}
+}

@@ -60,5 +60,5 @@ func (f flags) run(ctx context.Context) error {
 	setting := harness.Setting(ctx, config.Binaries)
 	samples, err := harness.Run(ctx, config)
 	fmt.Printf("%s, seed %d\n\n", setting, config.Seed)
-	return errors.Join(err, harness.Table(os.Stdout, samples, f.Sizes))
+	return errors.Join(err, harness.Table(os.Stdout, samples, f.Sizes), harness.Spreads(os.Stdout, samples, f.Sizes))
 }

@@ -13,6 +13,7 @@ import (
 func main() {
 	eager := flag.Bool("eager", false, "join results before they are recorded")
 	workers := flag.Int("workers", system.Slots, "jobs that run at once")
+	defaults := flag.Bool("default", false, "fetch and poll at River's default intervals")
 	flag.Parse()
-	system.Main(&queue{eager: *eager, workers: *workers, joins: joins{open: map[int64]chan struct{}{}}})
+	system.Main(&queue{eager: *eager, defaults: *defaults, workers: *workers, joins: joins{open: map[int64]chan struct{}{}}})
 }

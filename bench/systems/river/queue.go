@@ -28,14 +28,15 @@ const (
 
 // queue is River's client in this process, PostgreSQL beside it.
 type queue struct {
-	eager   bool
-	workers int // jobs that run at once
-	pool    *pgxpool.Pool
-	client  *river.Client[pgx.Tx]
-	joins   joins
-	groups  atomic.Int64
-	ended   chan []time.Duration
-	quit    func() // ends the subscription
+	eager    bool
+	defaults bool // River's intervals instead of faster ones
+	workers  int  // jobs that run at once
+	pool     *pgxpool.Pool
+	client   *river.Client[pgx.Tx]
+	joins    joins
+	groups   atomic.Int64
+	ended    chan []time.Duration
+	quit     func() // ends the subscription
 }
 
 // Start implements system.System.
@@ -60,16 +61,18 @@ func (q *queue) Start(ctx context.Context, at system.Setup) error {
 	river.AddWorker(workers, &childWorker{queue: q})
 	river.AddWorker(workers, &parentWorker{queue: q})
 	q.ended = make(chan []time.Duration, 1)
-	q.client, err = river.NewClient(driver, &river.Config{
-		Queues:        map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: q.workers}},
-		Workers:       workers,
-		FetchCooldown: river.FetchCooldownMin, // the default, 100 ms, would be all that one sees of it
+	settings := &river.Config{
+		Queues:     map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: q.workers}},
+		Workers:    workers,
+		JobTimeout: -1,
+	}
+	if !q.defaults {
+		settings.FetchCooldown = river.FetchCooldownMin // the default, 100 ms, would be all that one sees of it
 		// A notification less than the cooldown after another is not sent: who waits for it
 		// waits for the next poll, by default for a second.
-		FetchPollInterval: pollInterval,
-		JobTimeout:        -1,
-	})
-	if err != nil {
+		settings.FetchPollInterval = pollInterval
+	}
+	if q.client, err = river.NewClient(driver, settings); err != nil {
 		return err
 	}
 	completed, quit := q.client.SubscribeConfig(&river.SubscribeConfig{ChanSize: events, Kinds: []river.EventKind{river.EventKindJobCompleted}})
