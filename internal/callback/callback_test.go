@@ -55,7 +55,8 @@ func TestCall(t *testing.T) {
 		}
 	}))
 	t.Cleanup(server.Close)
-	c := caller(t, Config{Hosts: []string{"127.0.0.1"}, Secret: "s3cret", Timeout: 2 * time.Second})
+	here := []string{"127.0.0.1"}
+	c := caller(t, Config{Hosts: here, Secret: "s3cret"})
 	if err := c.Call(t.Context(), server.URL+"/ended", "a/b/1", []byte(`{"a":1}`)); err != nil {
 		t.Fatal(err)
 	}
@@ -69,6 +70,10 @@ func TestCall(t *testing.T) {
 		"/down": "HTTP 503 Service Unavailable: down\uFFFD", "/elsewhere": "HTTP 302 Found",
 		"/latin1": "HTTP 500 Erreur non g\uFFFDr\uFFFDe", "/hangs": "context deadline exceeded",
 	} {
+		c := c
+		if path == "/hangs" {
+			c = caller(t, Config{Hosts: here, Timeout: 100 * time.Millisecond})
+		}
 		err := c.Call(t.Context(), server.URL+path, "k", nil)
 		if err == nil || errors.Is(err, ErrForbidden) || !strings.Contains(err.Error(), want) || !utf8.ValidString(err.Error()) {
 			t.Errorf("%s: %q, want %s", path, err, want)

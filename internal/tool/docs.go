@@ -21,8 +21,8 @@ var docsProse string
 var docsSchema = json.RawMessage(`{
   "type": "object",
   "properties": {
-    "page": {"type": "string", "minLength": 1, "maxLength": 200, "description": "The page to show, as the list names it."},
-    "search": {"type": "string", "minLength": 1, "maxLength": 200, "description": "Words to look for."},
+    "page": {"type": "string", "maxLength": 200, "description": "The page to show, as the list names it."},
+    "search": {"type": "string", "maxLength": 200, "description": "Words to look for."},
     "offset": {"type": "integer", "minimum": 1, "description": "The number of the first line wanted. Default: 1."}
   },
   "additionalProperties": false
@@ -30,6 +30,9 @@ var docsSchema = json.RawMessage(`{
 
 // DocsTool is the name of the tool that [NewDocs] returns. Only a definition that names it has it.
 const DocsTool = "docs"
+
+// maxDocsText bounds the name of a page and what is searched for, in characters.
+const maxDocsText = 200
 
 type docsTool struct{ pages fs.FS }
 
@@ -71,7 +74,7 @@ func (t docsTool) Call(_ context.Context, call Call) Outcome {
 
 func parseDocs(raw json.RawMessage) (page, search string, offset int, err error) {
 	in := newInput(raw)
-	page, search = in.optional("page", "", maxError), in.optional("search", "", maxError)
+	page, search = in.optional("page", "", maxDocsText), in.optional("search", "", maxDocsText)
 	offset = int(in.number("offset", 1, 1, math.MaxInt32))
 	return page, search, offset, in.err()
 }

@@ -35,6 +35,8 @@ const (
 	MaxInitialTools = 40
 	// findLimit is the default number of results.
 	findLimit = 5
+	// maxQuery bounds a query, in characters.
+	maxQuery = 500
 	// maxFound is the maximum number of results.
 	maxFound = 20
 	// minPartialMatch is the minimum length in bytes of a word that matches a part of a name.
@@ -140,7 +142,7 @@ func (t findTool) Call(_ context.Context, call Call) Outcome {
 
 func parseFind(raw json.RawMessage) (query string, limit int, err error) {
 	in := newInput(raw)
-	query, limit = in.required("query", maxError), int(in.number("limit", findLimit, 1, maxFound))
+	query, limit = in.required("query", maxQuery), int(in.number("limit", findLimit, 1, maxFound))
 	return query, limit, in.err()
 }
 

@@ -199,7 +199,7 @@ func textField(raw json.RawMessage, name string) string {
 
 // Guard: the argument is the name of the skill.
 func (skillTool) Guard() Guard {
-	return Guard{Access: policy.AccessRead, Arguments: fieldArgument("name", maxError)}
+	return Guard{Access: policy.AccessRead, Arguments: fieldArgument("name", maxSkill)}
 }
 
 // Guard: the argument is the normalised URL, as it is fetched. Text that is not a URL is passed on
@@ -216,7 +216,7 @@ func (webFetchTool) Guard() Guard {
 
 // Guard: the argument is the name of the page.
 func (docsTool) Guard() Guard {
-	return Guard{Access: policy.AccessRead, Arguments: fieldArgument("page", maxError)}
+	return Guard{Access: policy.AccessRead, Arguments: fieldArgument("page", maxDocsText)}
 }
 
 // Guard: the names of tools are not secret; calls of the found tools are decided on separately.

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/coppice-run/coppice/internal/outbound"
 	"github.com/coppice-run/coppice/internal/policy"
 )
 
@@ -15,7 +14,7 @@ import (
 // has a name that rules know.
 func TestBuiltinToolsAreGuarded(t *testing.T) {
 	t.Parallel()
-	for _, tool := range append(Builtin(), NewTask(nil), skillTool{}, docsTool{}, findTool{}, webFetchTool{}) {
+	for _, tool := range every() {
 		name := tool.Spec().Name
 		if _, ok := tool.(Guarded); !ok {
 			t.Errorf("%T has no guard", tool)
@@ -24,20 +23,16 @@ func TestBuiltinToolsAreGuarded(t *testing.T) {
 			t.Errorf("%s is internal: %t", name, internal)
 		}
 	}
-	// The tools that are made for a run have no name before that.
 	for _, name := range Names() {
 		if _, err := policy.ParseRule(name); err != nil {
 			t.Errorf("%s is missing in policy's list of tools that a rule may name: %v", name, err)
 		}
 	}
 	// The permissions know which tools have no argument.
-	for _, tool := range append(Builtin(), taskTool{}, skillTool{}, docsTool{}, webFetchTool{}, bashTool{}) {
-		if GuardOf(tool).Arguments == nil {
-			t.Errorf("%T has no argument, and rules may have one for it", tool)
+	for _, tool := range every() {
+		if name := tool.Spec().Name; (GuardOf(tool).Arguments == nil) != (name == FindTool) {
+			t.Errorf("%s has an argument: %t", name, name == FindTool)
 		}
-	}
-	if GuardOf(findTool{}).Arguments != nil {
-		t.Error("find_tools has an argument, and rules must have none for it")
 	}
 }
 
@@ -46,8 +41,7 @@ func TestBuiltinToolsAreGuarded(t *testing.T) {
 func TestCheckSaysWhatCallSays(t *testing.T) {
 	t.Parallel()
 	w := setup(t, "a.go", "package a\n")
-	tools := append(Builtin(), NewTask(agents), NewWebFetch(outbound.Destinations{}), NewBash(nil, false, nil), NewDocs(nil), skillTool{}, findTool{})
-	for _, tool := range tools {
+	for _, tool := range every() {
 		for _, input := range []string{`{"nonsense":1}`, `[]`, `{`} {
 			call := Call{Input: json.RawMessage(input), Workspace: w}
 			before, refused := Check(tool, call)

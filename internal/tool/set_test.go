@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/coppice-run/coppice/internal/model"
+	"github.com/coppice-run/coppice/internal/outbound"
 	"github.com/coppice-run/coppice/internal/policy"
 )
 
@@ -19,6 +21,25 @@ func names(tools []Tool) string {
 	return strings.Join(names, " ")
 }
 
+// every returns each tool that comes with Coppice.
+func every() []Tool {
+	return append(Builtin(), NewTask(agents), NewBash(nil, false, nil), NewWebFetch(outbound.Destinations{}), NewDocs(nil),
+		skillTool{spec: model.ToolSpec{Name: SkillTool, Description: skillProse, Schema: skillSchema}},
+		findTool{spec: model.ToolSpec{Name: FindTool, Description: findProse, Schema: findSchema}})
+}
+
+// TestEveryIsEvery: the tests of this package look at all tools.
+func TestEveryIsEvery(t *testing.T) {
+	t.Parallel()
+	var names []string
+	for _, tool := range every() {
+		names = append(names, tool.Spec().Name)
+	}
+	if slices.Sort(names); !slices.Equal(names, Names()) {
+		t.Errorf("every has %s, and there are %s", names, Names())
+	}
+}
+
 // TestArgumentsAreDocumented: the table of docs/tools.md has each argument of each tool.
 func TestArgumentsAreDocumented(t *testing.T) {
 	t.Parallel()
@@ -26,18 +47,13 @@ func TestArgumentsAreDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	schemas := map[string]json.RawMessage{
-		BashTool: bashSchema, WebFetchTool: webFetchSchema, SkillTool: skillSchema, DocsTool: docsSchema, FindTool: findSchema,
-	}
-	for _, builtin := range append(Builtin(), NewTask(agents)) {
-		schemas[builtin.Spec().Name] = builtin.Spec().Schema
-	}
-	for _, name := range Names() {
+	for _, tool := range every() {
+		name := tool.Spec().Name
 		var schema struct {
 			Properties map[string]any
 			Required   []string
 		}
-		if err := json.Unmarshal(schemas[name], &schema); err != nil {
+		if err := json.Unmarshal(tool.Spec().Schema, &schema); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
 		row := regexp.MustCompile("(?m)^\\| `" + name + "` \\|([^(|]*)([^|]*)").FindStringSubmatch(string(page))

@@ -21,7 +21,7 @@ var skillSchema = json.RawMessage(`{
   "type": "object",
   "properties": {
     "name": {"type": "string", "minLength": 1, "maxLength": 200, "description": "The name of the skill."},
-    "file": {"type": "string", "minLength": 1, "maxLength": 4096, "description": "A file of the skill's, as the list of its files names it."}
+    "file": {"type": "string", "maxLength": 4096, "description": "A file of the skill's, as the list of its files names it."}
   },
   "required": ["name"],
   "additionalProperties": false
@@ -29,6 +29,9 @@ var skillSchema = json.RawMessage(`{
 
 // SkillTool is the name of the tool that [NewSkill] returns.
 const SkillTool = "skill"
+
+// maxSkill bounds the name of a skill in a call, in characters.
+const maxSkill = 200
 
 // maxSkillProse bounds the description of all skills, which is sent with every model call, in
 // bytes.
@@ -119,7 +122,7 @@ func (t skillTool) Call(ctx context.Context, call Call) Outcome {
 
 func parseSkill(raw json.RawMessage) (name, file string, err error) {
 	in := newInput(raw)
-	name, file = in.required("name", maxError), in.optional("file", "", maxPath)
+	name, file = in.required("name", maxSkill), in.optional("file", "", maxPath)
 	return name, file, in.err()
 }
 

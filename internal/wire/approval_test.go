@@ -3,7 +3,6 @@ package wire
 import (
 	"errors"
 	"testing"
-	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -57,18 +56,8 @@ func upper(name string) string {
 	return string(out)
 }
 
-func TestApprovalEventsHaveTheirKind(t *testing.T) {
+func TestCutArgumentsAreTold(t *testing.T) {
 	t.Parallel()
-	for _, kind := range []tree.EventKind{
-		tree.ApprovalRequested{Approval: tree.ApprovalID{1}, Rules: []string{"bash"}, Due: time.Unix(1, 0)},
-		tree.ApprovalDecision{State: tree.ApprovalAllowed, ForSession: true}, tree.ApprovalLapsed{},
-	} {
-		e := &tree.Event{Seq: 7, Task: tree.TaskID{1}, Run: 2, Kind: kind}
-		got, err := DecodeEvent(EncodeEvent(e))
-		if err != nil || got.GetKind() == nil || !proto.Equal(got, Event(e)) {
-			t.Errorf("%T came back as %v, %v", kind, got, err)
-		}
-	}
 	cut := &tree.Approval{Argument: "a", Cut: 7}
 	asked := Event(&tree.Event{Kind: tree.ApprovalRequested{Argument: cut.Argument, Cut: cut.Cut}}).GetApprovalRequested()
 	if shown := Approval(tree.SessionID{}, cut); asked.GetArgumentCut() != 7 || shown.GetArgumentCut() != 7 {

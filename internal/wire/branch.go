@@ -28,8 +28,8 @@ func AttachmentFrom(a *pb.AttachmentBlock) tree.Attachment {
 	}
 }
 
-// branchEvent converts events that belong to no run, and reports whether kind is one of them.
-func branchEvent(kind tree.EventKind, out *pb.Event) bool {
+// branchEvent sets the kind of an event that belongs to no run.
+func branchEvent(out *pb.Event, kind tree.EventKind) {
 	switch k := kind.(type) {
 	case tree.BranchOpened:
 		out.Kind = &pb.Event_BranchOpened{BranchOpened: &pb.BranchOpened{
@@ -41,10 +41,7 @@ func branchEvent(kind tree.EventKind, out *pb.Event) bool {
 		out.Kind = &pb.Event_Imported{Imported: &pb.TranscriptImported{
 			Messages: int32(k.Messages), HeadMessageId: id(k.Head),
 		}}
-	default:
-		return false
 	}
-	return true
 }
 
 // compactFrom parses a summary.

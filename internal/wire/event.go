@@ -10,9 +10,6 @@ import (
 // Event converts an event.
 func Event(e *tree.Event) *pb.Event {
 	out := &pb.Event{Seq: e.Seq, Time: timestamp(e.Time), TaskId: id(e.Task), Run: int32(e.Run)}
-	if branchEvent(e.Kind, out) {
-		return out
-	}
 	switch k := e.Kind.(type) {
 	case tree.SessionOpened:
 		out.Kind = &pb.Event_SessionOpened{SessionOpened: &pb.SessionOpened{Agent: k.Agent, Title: k.Title}}
@@ -50,6 +47,7 @@ func Event(e *tree.Event) *pb.Event {
 			News: childRun(k.News), MessageId: id(k.Message), Waiting: int32(k.Waiting),
 		}}
 	default:
+		branchEvent(out, k)
 		inboxEvent(out, k)
 		approvalEvent(out, k)
 	}

@@ -142,17 +142,32 @@ func TestMessagesComeBack(t *testing.T) {
 
 func TestEveryEventHasItsKind(t *testing.T) {
 	t.Parallel()
+	kinds, seen := new(pb.Event).ProtoReflect().Descriptor().Oneofs().ByName("kind"), map[protoreflect.Name]bool{}
 	for _, kind := range []tree.EventKind{
 		tree.SessionOpened{Agent: "a"}, tree.Started{Call: tree.CallRef{Message: 2, Block: 1}}, tree.Dispatched{Epoch: 1},
 		tree.MessageAppended{Calls: []tree.OpenedCall{{Block: 1, Tool: "ls"}}}, tree.CallResolved{}, tree.Parked{},
 		tree.Readied{}, tree.Progressed{}, tree.Result{State: tree.StateFailed}, tree.Queued{},
 		tree.BranchOpened{Base: tree.Base{Kind: tree.BaseBranch}}, tree.BranchSelected{}, tree.Imported{},
-		tree.HookRan{Name: "h", Outcome: tree.HookFailed}, tree.CallbackEnded{Run: 2},
+		tree.HookRan{Name: "h", Outcome: tree.HookFailed}, tree.CallbackEnded{Run: 2}, tree.Backgrounded{},
+		tree.InboxTaken{Messages: 1}, tree.InboxCleared{News: []tree.ChildRun{{Run: 1}}}, tree.InboxEmpty{},
+		tree.SessionChanged{Title: "t"}, tree.ApprovalRequested{Approval: tree.ApprovalID{1}, Rules: []string{"bash"}, Due: time.Unix(1, 0)},
+		tree.ApprovalDecision{State: tree.ApprovalAllowed, ForSession: true}, tree.ApprovalLapsed{},
 	} {
 		e := &tree.Event{Seq: 7, Task: tree.TaskID{1}, Run: 2, Kind: kind}
 		got, err := DecodeEvent(EncodeEvent(e))
 		if err != nil || got.GetKind() == nil || got.GetSeq() != 7 || !proto.Equal(got, Event(e)) {
 			t.Errorf("%T came back as %v, %v", kind, got, err)
+			continue
+		}
+		field := got.ProtoReflect().WhichOneof(kinds).Name()
+		if seen[field] {
+			t.Errorf("%T is a %s as another event is", kind, field)
+		}
+		seen[field] = true
+	}
+	for fields, i := kinds.Fields(), 0; i < fields.Len(); i++ {
+		if name := fields.Get(i).Name(); !seen[name] {
+			t.Errorf("no event is a %s here", name)
 		}
 	}
 }

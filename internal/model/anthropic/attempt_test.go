@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/coppice-run/coppice/internal/model"
@@ -86,9 +87,9 @@ func TestRefusedAttachments(t *testing.T) {
 // TestRefusedHalfway: of an answer that is refused after it has begun, what was shown is taken back.
 func TestRefusedHalfway(t *testing.T) {
 	t.Parallel()
-	asked := 0
+	var asked atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		asked++
+		times := asked.Add(1)
 		w.Header().Set("Content-Type", "text/event-stream")
 		events := []string{
 			`{"type":"message_start","message":{"type":"message","role":"assistant","model":"claude-opus-5","content":[],"usage":{"input_tokens":1,"output_tokens":1}}}`,
@@ -96,7 +97,7 @@ func TestRefusedHalfway(t *testing.T) {
 			`{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"Here it is."}}`,
 			`{"type":"error","error":{"type":"invalid_request_error","message":"Could not process image"}}`,
 		}
-		if asked > 1 {
+		if times > 1 {
 			events = append(events[:3],
 				`{"type":"content_block_stop","index":0}`,
 				`{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":3}}`,
