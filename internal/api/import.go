@@ -18,7 +18,7 @@ func (s *sessionServer) ImportSession(stream pb.SessionService_ImportSessionServ
 	if err != nil {
 		return err
 	}
-	if err := checkLabels(opening.GetTitle(), opening.GetMetadata()); err != nil {
+	if err := checkMetadata(opening.GetMetadata()); err != nil {
 		return err
 	}
 	key, err := parseIdempotency(opening.GetIdempotencyKey(), opening)

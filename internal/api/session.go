@@ -20,11 +20,10 @@ const (
 	sessionPageMax = 1000
 )
 
-// Bounds of a session's title and metadata.
+// Bounds of a session's metadata.
 const (
 	maxMetadata      = 32
 	maxMetadataBytes = 1024
-	maxTitleBytes    = 1024
 )
 
 type sessionServer struct {
@@ -37,7 +36,7 @@ func (s *sessionServer) CreateSession(ctx context.Context, req *pb.CreateSession
 	if req.GetMessage() != nil && tree.Blank(req.GetMessage().GetText()) {
 		return nil, tree.ErrEmpty.With("message")
 	}
-	if err := checkLabels(req.GetTitle(), req.GetMetadata()); err != nil {
+	if err := checkMetadata(req.GetMetadata()); err != nil {
 		return nil, err
 	}
 	key, err := parseIdempotency(req.GetIdempotencyKey(), req)
@@ -114,10 +113,7 @@ func checkCallback(name, url string) error {
 	return nil
 }
 
-func checkLabels(title string, metadata map[string]string) error {
-	if len(title) > maxTitleBytes {
-		return tree.ErrTooLarge.With("the title has %d bytes, the limit is %d", len(title), maxTitleBytes)
-	}
+func checkMetadata(metadata map[string]string) error {
 	if len(metadata) > maxMetadata {
 		return tree.ErrTooLarge.With("metadata has %d pairs, the limit is %d", len(metadata), maxMetadata)
 	}
@@ -157,7 +153,7 @@ func (s *sessionServer) ListSessions(ctx context.Context, req *pb.ListSessionsRe
 	if err != nil {
 		return nil, err
 	}
-	if err := checkLabels("", req.GetFilter()); err != nil {
+	if err := checkMetadata(req.GetFilter()); err != nil {
 		return nil, err
 	}
 	page, err := s.svc.Store.Sessions(ctx, tenant(ctx), req.GetPageToken(), size, req.GetFilter())

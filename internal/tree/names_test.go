@@ -30,6 +30,14 @@ func TestNamesAreBounded(t *testing.T) {
 	long := open
 	long.Model = book
 	refused(long)
+	long = open
+	long.Title = book
+	refused(long)
+	unprintable := open
+	unprintable.Title = "a\x00b"
+	if d, err := db.commit(unprintable); err != nil || !errors.Is(d[0].Err, ErrBadInput) {
+		t.Errorf("a title with a NUL character: %v, %v", d, err)
+	}
 	took(open)
 	root := db.session.Root
 	child := Child{Agent: open.Agent, AgentName: "a", Prompt: "look"}

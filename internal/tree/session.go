@@ -82,6 +82,9 @@ func (c CreateSession) decide(d *decision) (Answer, error) {
 	if err := checkName("the model", c.Model); err != nil {
 		return nil, err
 	}
+	if err := checkName("the title", c.Title); err != nil {
+		return nil, err
+	}
 	if err := checkSource(c.Source); err != nil {
 		return nil, err
 	}
