@@ -33,10 +33,10 @@
 //
 // # The store
 //
-// internal/store/store.go is the entry point. Update, in pending.go, is the only way to write.
-// Commands queue to a committer (commit.go), which makes one transaction of all that have
-// queued, for many sessions, with one statement per table. A refused command does not affect
-// the others.
+// internal/store/store.go is the entry point. Update, in pending.go, is the only way to change a
+// session. Commands queue to a committer (commit.go), which makes one transaction of all that
+// have queued, for many sessions, with one statement per table. A refused command does not
+// affect the others.
 //
 // # Dispatch
 //

@@ -40,7 +40,7 @@ var allowed = map[string][]string{
 	"internal/agentdef":       {"internal/hook", "internal/policy", "internal/tree"},
 	"internal/model":          {"internal/tree"},
 	"internal/model/scripted": {"internal/model", "internal/tree"},
-	"internal/telemetry":      {"internal/model", "internal/tree"},
+	"internal/telemetry":      {"internal/model", "internal/policy", "internal/tree"},
 	"internal/model/price":    {"internal/tree"},
 	// Vendors' types stop in the packages named after them.
 	"internal/model/conversation": {"internal/tree"},

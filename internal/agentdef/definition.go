@@ -18,6 +18,7 @@ import (
 
 	"github.com/coppice-run/coppice/internal/hook"
 	"github.com/coppice-run/coppice/internal/policy"
+	"github.com/coppice-run/coppice/internal/tree"
 )
 
 // Definition is a parsed agent definition. It is shared and must not be changed.
@@ -27,7 +28,7 @@ type Definition struct {
 	Name string
 	// Description says when to use the agent. Models choose agents by it.
 	Description string
-	Mode        Mode
+	Mode        tree.Mode // where in a tree it may be
 	// Model is the name of the model. If it is empty, the parent or client that starts the
 	// agent chooses.
 	Model string
@@ -82,46 +83,14 @@ type Definition struct {
 	unfit string // what a new definition must not contain, though a stored one may
 }
 
-// Mode says which places in a tree an agent may have.
-type Mode uint8
-
-// The modes of an agent.
-const (
-	ModeUnspecified Mode = iota
-	Primary              // it may be a root
-	Subagent             // another agent may spawn it
-	Both                 // both
-)
-
-func (m Mode) String() string {
-	switch m {
-	case Primary:
-		return "primary"
-	case Subagent:
-		return "subagent"
-	case Both:
-		return "both"
-	}
-	return "unspecified"
-}
-
-// Root reports whether the agent may be the root of a tree.
-func (m Mode) Root() bool { return m == Primary || m == Both }
-
-// Spawnable reports whether another agent may spawn the agent.
-func (m Mode) Spawnable() bool { return m == Subagent || m == Both }
-
-func parseMode(s string) (Mode, bool) {
-	for _, m := range []Mode{Primary, Subagent, Both} {
+func parseMode(s string) (tree.Mode, bool) {
+	for _, m := range []tree.Mode{tree.ModePrimary, tree.ModeSubagent, tree.ModeBoth} {
 		if s == m.String() {
 			return m, true
 		}
 	}
-	return ModeUnspecified, false
+	return tree.ModeUnspecified, false
 }
-
-// taskTool is the name of the tool that spawns agents.
-const taskTool = "task"
 
 // Allows reports whether the agent may use a tool.
 func (d *Definition) Allows(tool string) bool {

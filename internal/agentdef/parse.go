@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/coppice-run/coppice/internal/policy"
+	"github.com/coppice-run/coppice/internal/tree"
 )
 
 const (
@@ -101,8 +102,8 @@ func (d *Definition) Fits() error {
 
 // checkConsistency reports keys that contradict each other.
 func (d *Definition) checkConsistency(f *frontMatter) {
-	if len(d.Spawns) > 0 && !d.Allows(taskTool) {
-		f.fail("spawns", "expected %q among the tools: an agent without it cannot spawn agents", taskTool)
+	if len(d.Spawns) > 0 && !d.Allows(policy.TaskTool) {
+		f.fail("spawns", "expected %q among the tools: an agent without it cannot spawn agents", policy.TaskTool)
 	}
 	for _, name := range d.DisallowedTools {
 		if slices.Contains(d.Tools, name) {
@@ -119,10 +120,10 @@ func (d *Definition) checkConsistency(f *frontMatter) {
 			f.fail("background_tools", "%q is not one of the tools of the agent", name)
 		}
 	}
-	if d.Mode == Primary && d.Background {
+	if d.Mode == tree.ModePrimary && d.Background {
 		f.fail("background", "the key requires an agent that can be spawned, but mode is %s", d.Mode)
 	}
-	if d.Mode == Primary && d.Worktree {
+	if d.Mode == tree.ModePrimary && d.Worktree {
 		f.fail("isolation", "the key requires an agent that can be spawned, but mode is %s", d.Mode)
 	}
 }
@@ -226,7 +227,7 @@ func checkMode(s string) string {
 	if _, ok := parseMode(s); ok {
 		return ""
 	}
-	return fmt.Sprintf("expected %s, %s or %s", Primary, Subagent, Both)
+	return fmt.Sprintf("expected %s, %s or %s", tree.ModePrimary, tree.ModeSubagent, tree.ModeBoth)
 }
 
 // Values of on_interrupt.

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/coppice-run/coppice/internal/tree"
 )
 
 // small is a definition with these lines of front matter more.
@@ -24,7 +26,7 @@ func TestParse(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := &Definition{
-		Name: "12", Description: "For this.", Mode: Subagent, Model: "some/model-1",
+		Name: "12", Description: "For this.", Mode: tree.ModeSubagent, Model: "some/model-1",
 		Tools: []string{"task", "read"}, Spawns: []string{"explore", "review-*"}, MaxIterations: 40,
 		Timeout: 90 * time.Second, FailOnInterrupt: true, ForkContext: true, CompactAt: 60000,
 		Prompt: "    You are.\n\n---\n\nMore.", Source: "x.md", Version: got.Version,
@@ -47,7 +49,7 @@ func TestParseMore(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := &Definition{
-		Name: "a", Description: "for all", Mode: Both, Model: Inherit, Tools: []string{"read", "grep", "task"},
+		Name: "a", Description: "for all", Mode: tree.ModeBoth, Model: Inherit, Tools: []string{"read", "grep", "task"},
 		DisallowedTools: []string{"ls"}, DeferredTools: []string{"grep"}, Skills: []string{"a", "tools:b"},
 		Background: true, Worktree: true, Reminder: "Mind\nthe gap.", Prompt: "You are a.", Source: "x", Version: got.Version,
 	}

@@ -7,6 +7,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/coppice-run/coppice/internal/policy"
 )
 
 // builtinSource is the Source of built-in definitions.
@@ -95,7 +97,7 @@ func (r *Registry) Spawnable(by *Definition) []*Definition {
 }
 
 func (d *Definition) maySpawn(child *Definition) bool {
-	if !child.Mode.Spawnable() || !d.Allows(taskTool) {
+	if !child.Mode.MayBeSpawned() || !d.Allows(policy.TaskTool) {
 		return false
 	}
 	return len(d.Spawns) == 0 || slices.ContainsFunc(d.Spawns, func(glob string) bool {

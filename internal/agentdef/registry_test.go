@@ -4,6 +4,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/coppice-run/coppice/internal/tree"
 )
 
 func define(t *testing.T, lines ...string) *Definition {
@@ -33,13 +35,13 @@ func TestBuiltin(t *testing.T) {
 		t.Fatalf("built-in agents: %s", got)
 	}
 	for name, want := range map[string]struct {
-		mode          Mode
+		mode          tree.Mode
 		tools, spawns string
 	}{
-		"general-purpose": {Both, "", "explore general-purpose guide plan"},
-		"guide":           {Both, "docs", ""},
-		"explore":         {Subagent, "ls glob grep read task task_output", "explore"},
-		"plan":            {Subagent, "ls glob grep read", ""},
+		"general-purpose": {tree.ModeBoth, "", "explore general-purpose guide plan"},
+		"guide":           {tree.ModeBoth, "docs", ""},
+		"explore":         {tree.ModeSubagent, "ls glob grep read task task_output", "explore"},
+		"plan":            {tree.ModeSubagent, "ls glob grep read", ""},
 	} {
 		d, ok := r.Get(name)
 		if !ok || d.Mode != want.mode || strings.Join(d.Tools, " ") != want.tools || names(r.Spawnable(d)) != want.spawns {
@@ -101,20 +103,5 @@ func TestRegistryKeepsNamesApart(t *testing.T) {
 	}
 	if _, err := r.With(b, b); err == nil {
 		t.Error("With two of a name: no error")
-	}
-}
-
-func TestModes(t *testing.T) {
-	t.Parallel()
-	for m, want := range map[Mode][3]any{
-		ModeUnspecified: {"unspecified", false, false}, Primary: {"primary", true, false},
-		Subagent: {"subagent", false, true}, Both: {"both", true, true},
-	} {
-		if got := [3]any{m.String(), m.Root(), m.Spawnable()}; got != want {
-			t.Errorf("%d: %v, want %v", m, got, want)
-		}
-	}
-	if _, ok := parseMode("unspecified"); ok {
-		t.Error("unspecified is no mode to ask for")
 	}
 }

@@ -27,9 +27,6 @@ type ClientFlags struct {
 	Insecure  bool   `env:"COPPICE_INSECURE" help:"Send the token to other machines even without TLS."`
 }
 
-// IsSet reports whether any option is set.
-func (f ClientFlags) IsSet() bool { return f != ClientFlags{} }
-
 // Options returns the dial options for a target as the user entered it. It reads the files now,
 // and again when they change.
 func (f ClientFlags) Options(target string, log *slog.Logger) ([]grpc.DialOption, error) {

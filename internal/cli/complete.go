@@ -44,9 +44,7 @@ func complete(ctx context.Context, of any, argument string, given []string) (val
 
 // fixedValues are the values of flags that no orchestrator has to be asked for. A number or an id
 // of a message has none: a file would not fit either.
-var fixedValues = map[string][]string{
-	"--permission-mode": {"default", "accept_edits", "plan", "bypass"}, "--from": nil,
-}
+var fixedValues = map[string][]string{"--from": nil}
 
 // completers return the values of arguments and flags, by their names.
 var completers = map[string]func(ctx context.Context, c *client, given []string) ([]string, error){

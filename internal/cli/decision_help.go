@@ -60,5 +60,5 @@ func noDecisionHelp(why, keep string) decisionHelp {
 // onlyBareBash reports whether a call is a command line that no bash(GLOB) can allow. The argument
 // has to be complete.
 func onlyBareBash(q ruledCall) bool {
-	return q.GetTool() == "bash" && !policy.GlobsApply(q.GetArgument())
+	return q.GetTool() == policy.BashTool && !policy.GlobsApply(q.GetArgument())
 }

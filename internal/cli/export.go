@@ -15,7 +15,6 @@ const (
 	formatText     = "text"
 	formatMarkdown = "markdown"
 	formatLines    = "jsonl"
-	formatJSON     = "json"
 )
 
 // export writes a conversation in a format other than text. It includes inherited messages.

@@ -10,7 +10,7 @@ import (
 // permissionFlags are the permissions of a session, apart from --approvals, whose default differs
 // between commands.
 type permissionFlags struct {
-	PermissionMode string   `placeholder:"MODE" help:"Handling of calls that no rule matches: default, accept_edits, plan or bypass."`
+	PermissionMode string   `enum:"default,accept_edits,plan,bypass," default:"" placeholder:"MODE" help:"Handling of calls that no rule matches: default, accept_edits, plan or bypass."`
 	Allow          []string `sep:"none" placeholder:"RULE" help:"Calls that run without approval, for example 'bash(git *)'. Can be repeated, like --ask and --deny; the variable has one on each line."`
 	Ask            []string `sep:"none" placeholder:"RULE" help:"Calls that need approval."`
 	Deny           []string `sep:"none" placeholder:"RULE" help:"Calls that are denied."`
@@ -32,11 +32,7 @@ func (p permissionFlags) permissions(approvals string) (*pb.Permissions, error) 
 	}
 	out := &pb.Permissions{Allow: p.Allow, Ask: p.Ask, Deny: p.Deny}
 	if p.PermissionMode != "" {
-		mode, known := pb.PermissionMode_value["PERMISSION_MODE_"+strings.ToUpper(p.PermissionMode)]
-		if !known || mode == 0 {
-			return nil, usagef("--permission-mode is %q; expected default, accept_edits, plan or bypass", p.PermissionMode)
-		}
-		out.Mode = pb.PermissionMode(mode)
+		out.Mode = pb.PermissionMode(pb.PermissionMode_value["PERMISSION_MODE_"+strings.ToUpper(p.PermissionMode)])
 	}
 	if approvals != "" {
 		out.Approvals = pb.SubagentApprovals(pb.SubagentApprovals_value["SUBAGENT_APPROVALS_"+strings.ToUpper(approvals)])

@@ -9,6 +9,12 @@ import (
 	"unicode/utf8"
 )
 
+// Valid makes a text fit to be stored and sent: valid UTF-8 without NUL characters.
+func Valid(text string) string {
+	const unknown = string(utf8.RuneError)
+	return strings.ReplaceAll(strings.ToValidUTF8(text, unknown), "\x00", unknown)
+}
+
 // Head returns the start of a text, at most limit bytes.
 func Head(text string, limit int) string {
 	if len(text) <= limit {

@@ -3,6 +3,7 @@ package loop
 import (
 	"context"
 
+	"github.com/coppice-run/coppice/internal/excerpt"
 	"github.com/coppice-run/coppice/internal/tool"
 	"github.com/coppice-run/coppice/internal/tree"
 )
@@ -21,7 +22,7 @@ func (w *batch) spawnCommand(block int, o tool.Spawn, goesOn bool) {
 		w.closeCall(block, tool.Done{IsError: true, Text: noCommandsText})
 	default:
 		sent := &cachedPending{Pending: w.Journal.Spawn([]Child{{
-			Block: block, Description: validText(o.Description), Background: true, Command: o.Command,
+			Block: block, Description: excerpt.Valid(o.Description), Background: true, Command: o.Command,
 		}})}
 		w.launched = append(w.launched, sent)
 		w.sent = append(w.sent, sent)

@@ -1,11 +1,15 @@
 package loop
 
-import "context"
+import (
+	"context"
+
+	"github.com/coppice-run/coppice/internal/excerpt"
+)
 
 // leftovers returns what the run leaves behind, fit to be stored.
 func (r *runner) leftovers(ctx context.Context) string {
 	if r.Leftovers == nil {
 		return ""
 	}
-	return validText(r.Leftovers(ctx))
+	return excerpt.Valid(r.Leftovers(ctx))
 }

@@ -201,7 +201,7 @@ func (r *runner) callModel(ctx context.Context) (*tree.Message, tree.Reason, err
 	}
 	for i, b := range answer.Blocks {
 		b = r.cleanBlock(b)
-		if size := partSize(b); size > r.MaxPartBytes {
+		if size := tree.TextBytes([]tree.Block{b}); size > r.MaxPartBytes {
 			return nil, tree.ReasonProviderError,
 				fmt.Errorf("block %d of the model's answer has %d bytes, the bound is %d", i, size, r.MaxPartBytes)
 		}

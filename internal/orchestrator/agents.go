@@ -296,7 +296,7 @@ func (s *Service) spawnable(ctx context.Context, held *lease, versions []store.A
 // treeAgent returns what the core needs of a definition.
 func treeAgent(def *agentdef.Definition) *tree.Agent {
 	return &tree.Agent{
-		Name: def.Name, Version: def.Version, Mode: tree.Mode(def.Mode),
+		Name: def.Name, Version: def.Version, Mode: def.Mode,
 		Model: def.Model, MaxIterations: def.MaxIterations,
 		Timeout: def.Timeout, FailOnInterrupt: def.FailOnInterrupt, ForkContext: def.ForkContext,
 		OnComplete: def.OnComplete, Permissions: def.Permissions.Pin(), Worktree: def.Worktree,

@@ -98,17 +98,17 @@ const maxSuggestedAgents = 10
 
 // suggestRoots adds the names of the agents that may be a root to the refusal of an agent.
 func (s *Service) suggestRoots(ctx context.Context, tenant, name string, refused error) error {
-	return s.suggestAgents(ctx, tenant, name, refused, tree.ErrNotARoot, "root", agentdef.Mode.Root)
+	return s.suggestAgents(ctx, tenant, name, refused, tree.ErrNotARoot, "root", tree.Mode.MayBeRoot)
 }
 
 // suggestSubagents does so with the agents that may be a sub-agent.
 func (s *Service) suggestSubagents(ctx context.Context, tenant, name string, refused error) error {
-	return s.suggestAgents(ctx, tenant, name, refused, tree.ErrNotSubagent, "sub-agent", agentdef.Mode.Spawnable)
+	return s.suggestAgents(ctx, tenant, name, refused, tree.ErrNotSubagent, "sub-agent", tree.Mode.MayBeSpawned)
 }
 
 // suggestAgents adds the names of allowed agents to an error that says that an agent does not exist
 // (ErrNoAgent) or is not allowed (notAllowed). It returns other errors as they are.
-func (s *Service) suggestAgents(ctx context.Context, tenant, name string, refused error, notAllowed *tree.Error, role string, allowed func(agentdef.Mode) bool) error {
+func (s *Service) suggestAgents(ctx context.Context, tenant, name string, refused error, notAllowed *tree.Error, role string, allowed func(tree.Mode) bool) error {
 	base := notAllowed
 	switch {
 	case errors.Is(refused, tree.ErrNoAgent):

@@ -120,9 +120,6 @@ func (p Pinned) Open() Permissions {
 	return out
 }
 
-// PinLayer encodes a layer.
-func PinLayer(l Layer) Pinned { return Permissions{Layer: l}.Pin() }
-
 // Authority is a list of layers in its text form; a task stores it for its run. The empty
 // Authority is a single layer with mode default.
 type Authority string

@@ -262,7 +262,7 @@ func TestRulesThatMatchNothing(t *testing.T) {
 		if fits != (err == nil) || err != nil && !strings.Contains(err.Error(), "matches nothing: a call of find_tools has no argument") {
 			t.Errorf("%s: %v", text, err)
 		}
-		stored := PinLayer(Layer{Mode: ModePlan, Deny: rules(t, text)}).Open()
+		stored := Permissions{Layer: Layer{Mode: ModePlan, Deny: rules(t, text)}}.Pin().Open()
 		if stored.Mode != ModePlan || len(stored.Deny) != 1 {
 			t.Errorf("%s is not read again: %s", text, stored)
 		}

@@ -43,9 +43,15 @@ type Rule struct {
 // maxRule bounds the text of a rule in bytes.
 const maxRule = 500
 
+// Names of tools that other packages have to know, too.
+const (
+	TaskTool = "task" // it starts an agent
+	BashTool = "bash" // it runs a command
+)
+
 // knownTools returns the tools that a rule may name. A worker need not have all of them.
 func knownTools() []string {
-	return []string{"ls", "glob", "grep", "read", "write", "edit", "bash", "web_fetch", "task", "task_output", "kill_task", "skill", "docs", "find_tools"}
+	return []string{"ls", "glob", "grep", "read", "write", "edit", BashTool, "web_fetch", TaskTool, "task_output", "kill_task", "skill", "docs", "find_tools"}
 }
 
 // withoutArgument is the tool whose calls have no argument.

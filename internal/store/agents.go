@@ -20,6 +20,27 @@ type AgentVersion struct {
 // MaxTenantAgents limits the agents of one tenant.
 const MaxTenantAgents = 1000
 
+// PutAgentVersion stores a definition that tasks may pin.
+func (s *Store) PutAgentVersion(ctx context.Context, name, version string, body []byte) error {
+	return s.write(ctx, func(ctx context.Context, b *batch) error {
+		return b.tx.save(ctx, "agent_add", []any{version, name, body})
+	})
+}
+
+// AgentVersion returns a stored definition.
+func (s *Store) AgentVersion(ctx context.Context, version string) ([]byte, error) {
+	if body, known := s.definitions.get(version); known {
+		return body, nil
+	}
+	body, err := one(ctx, s.db, tree.ErrNoAgent.With("version %s", version),
+		"agent", func(b *[]byte) []any { return []any{b} }, version)
+	if err != nil {
+		return nil, err
+	}
+	s.definitions.put(version, *body)
+	return *body, nil
+}
+
 // PutAgent stores a definition of a tenant and makes it the current version under its name. Earlier
 // versions stay for the tasks that pin them.
 func (s *Store) PutAgent(ctx context.Context, tenant string, v AgentVersion, body []byte) error {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"regexp"
 	"strings"
 	"time"
 )
@@ -72,11 +73,19 @@ type row interface {
 //go:embed migrations sql
 var files embed.FS
 
+var (
+	// indexHint is the place of a hint in a statement.
+	indexHint = regexp.MustCompile(`\{by (\w+)\}`)
+	// bracedWord is one that nothing has taken the place of.
+	bracedWord = regexp.MustCompile(`\{\w[^{}]*\}`)
+)
+
 // readStatements gives the statements of a dialect by name: its own and those that all dialects
 // share. In a file, a word in braces stands for its text in words, the name of a table for its
-// columns, and {ended} for the ended runs. The columns and the state of tasks are those of tasks that
+// columns, {by i} for the hint to use the index i, and {ended} for the ended runs. Without a prefix
+// of hints there are none. The columns and the state of tasks are those of tasks that
 // are joined with their {claims}; those of calls follow from what has ended.
-func readStatements(dialect string, words map[string]string) (map[string]string, error) {
+func readStatements(dialect string, words map[string]string, hint string) (map[string]string, error) {
 	expansions := []string{
 		"{ended}", endedRuns(), "{task state}", columnWithClaim("state"), "{task nonce}", columnWithClaim("nonce"),
 		"{call state}", settledColumns["state"], "{refers to outcome}", refersToOutcome,
@@ -109,7 +118,16 @@ func readStatements(dialect string, words map[string]string) (map[string]string,
 			if err != nil {
 				return nil, err
 			}
-			statements[strings.TrimSuffix(path.Base(name), ".sql")] = expand.Replace(string(text))
+			statement := indexHint.ReplaceAllStringFunc(expand.Replace(string(text)), func(by string) string {
+				if hint == "" {
+					return ""
+				}
+				return hint + indexHint.FindStringSubmatch(by)[1]
+			})
+			if unknown := bracedWord.FindString(statement); unknown != "" {
+				return nil, fmt.Errorf("%s: %s stands for nothing", name, unknown)
+			}
+			statements[strings.TrimSuffix(path.Base(name), ".sql")] = statement
 		}
 	}
 	purgeStatements(statements)

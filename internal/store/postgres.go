@@ -222,9 +222,8 @@ func (db *postgres) readStatements(ctx context.Context) error {
 		"now":  "coalesce(?1, (extract(epoch FROM now()) * 1000000)::bigint)",
 		"host": hostWith("strpos"),
 		// Each claim is looked up by its key, whatever the planner's estimate of the table's size.
-		"claims":         "LEFT JOIN LATERAL (SELECT * FROM attempts AS claim WHERE " + claimOfTask + " OFFSET 0) AS claim ON true",
-		"by ready_queue": "", "by ready_announced": "", "by ready_held": "", "by ready_first": "", "by tasks_children": "", "by inbox_task": "", "by callbacks_host": "", "by approvals_host": "", // the planner finds the index
-	})
+		"claims": "LEFT JOIN LATERAL (SELECT * FROM attempts AS claim WHERE " + claimOfTask + " OFFSET 0) AS claim ON true",
+	}, "") // the planner finds the indexes
 	if err != nil {
 		return err
 	}

@@ -151,24 +151,3 @@ func (s *Store) Idle(ctx context.Context, id tree.SessionID) (idle bool, at tree
 	}
 	return sessions[0].Idle(), sessions[0], roots[0], nil
 }
-
-// PutAgentVersion stores a definition that tasks may pin.
-func (s *Store) PutAgentVersion(ctx context.Context, name, version string, body []byte) error {
-	return s.write(ctx, func(ctx context.Context, b *batch) error {
-		return b.tx.save(ctx, "agent_add", []any{version, name, body})
-	})
-}
-
-// AgentVersion returns a stored definition.
-func (s *Store) AgentVersion(ctx context.Context, version string) ([]byte, error) {
-	if body, known := s.definitions.get(version); known {
-		return body, nil
-	}
-	body, err := one(ctx, s.db, tree.ErrNoAgent.With("version %s", version),
-		"agent", func(b *[]byte) []any { return []any{b} }, version)
-	if err != nil {
-		return nil, err
-	}
-	s.definitions.put(version, *body)
-	return *body, nil
-}

@@ -94,11 +94,8 @@ func (db *sqlite) open(ctx context.Context, writes *sql.DB) error {
 		return err
 	}
 	db.texts, err = readStatements("sqlite", map[string]string{
-		"now": "?1", "host": hostWith("instr"), "claims": "LEFT JOIN attempts AS claim ON " + claimOfTask, "by ready_queue": "INDEXED BY ready_queue",
-		"by ready_announced": "INDEXED BY ready_announced", "by ready_held": "INDEXED BY ready_held", "by ready_first": "INDEXED BY ready_first",
-		"by tasks_children": "INDEXED BY tasks_children", "by inbox_task": "INDEXED BY inbox_task", "by callbacks_host": "INDEXED BY callbacks_host",
-		"by approvals_host": "INDEXED BY approvals_host",
-	})
+		"now": "?1", "host": hostWith("instr"), "claims": "LEFT JOIN attempts AS claim ON " + claimOfTask,
+	}, "INDEXED BY ")
 	if err != nil {
 		return err
 	}

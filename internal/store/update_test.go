@@ -109,7 +109,7 @@ func TestRowsBeginNarrow(t *testing.T) {
 	v, env := tree.NewView(nil), tree.Env{Now: time.Unix(1_800_000_000, 0), NewID: newUUID, Replica: "r"}
 	agent := &tree.Agent{
 		Name: "general", Version: "1", Mode: tree.ModeBoth, Model: "m", MaxIterations: 100,
-		Permissions: policy.PinLayer(policy.Layer{Tools: []string{"task", "read"}}),
+		Permissions: policy.Permissions{Layer: policy.Layer{Tools: []string{"task", "read"}}}.Pin(),
 	}
 	child := tree.Child{Agent: agent, AgentName: agent.Name, Description: "a part", Prompt: "do it"}
 	for depth, cmd := range []tree.Command{

@@ -9,6 +9,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/coppice-run/coppice/internal/policy"
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
@@ -129,9 +130,9 @@ func title(t *tree.Task) string {
 func (r *Runs) call(ctx context.Context, session tree.SessionID, p tree.CompletedPhase) {
 	t := p.Ended
 	ctx = withIDs(r.withParentSpan(ctx, p.Trace, p.Trace.Parent), p.Trace.ID, tree.CallSpan(t.Caller, t.Call))
-	tool := "task"
+	tool := policy.TaskTool
 	if t.Kind == tree.KindShell {
-		tool = "bash"
+		tool = policy.BashTool
 	}
 	attrs := []attribute.KeyValue{
 		keyOperation.String(opExecuteTool), keyTool.String(tool), keyToolType.String("function"),

@@ -55,7 +55,6 @@ type Telemetry struct {
 	clean          func(string) string
 	logs           *sdklog.LoggerProvider
 	sendErrors     sendErrors
-	service        string
 	stops          []func(context.Context) error
 }
 
@@ -67,7 +66,7 @@ const (
 
 // Open creates the configured exporters. Close sends what they have buffered.
 func Open(ctx context.Context, c Config) (*Telemetry, error) {
-	t := &Telemetry{Instance: c.Instance, service: c.Service, names: newModelNames(), captureContent: isTrue(c.Getenv("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"))}
+	t := &Telemetry{Instance: c.Instance, names: newModelNames(), captureContent: isTrue(c.Getenv("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"))}
 	if t.clean = c.Clean; t.clean == nil {
 		t.clean = func(text string) string { return text }
 	}

@@ -29,7 +29,7 @@ var bashSchema = json.RawMessage(`{
 }`)
 
 // BashTool is the name of the tool that [NewBash] returns.
-const BashTool = "bash"
+const BashTool = policy.BashTool
 
 // Bounds of a command.
 const (

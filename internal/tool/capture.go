@@ -107,14 +107,14 @@ func (c *capture) text() string {
 	defer c.mu.Unlock()
 	limit := 2 * c.half
 	if c.size <= int64(limit) {
-		whole := validText(append(append([]byte{}, c.head...), c.tail...))
+		whole := excerpt.Valid(string(c.head) + string(c.tail))
 		if len(whole) <= limit {
 			return whole
 		}
 		c.startFile()
 	}
-	head := excerpt.Head(validText(c.head), c.half)
-	tail := excerpt.Tail(validText(c.tail[max(0, len(c.tail)-c.half):]), c.half)
+	head := excerpt.Head(excerpt.Valid(string(c.head)), c.half)
+	tail := excerpt.Tail(excerpt.Valid(string(c.tail[max(0, len(c.tail)-c.half):])), c.half)
 	return fmt.Sprintf("%s\n[cut: %d bytes were printed, these are the first and the last; %s]\n%s", head, c.size, c.location(), tail)
 }
 
@@ -129,7 +129,7 @@ func (c *capture) tailText(limit int) string {
 	if c.size > int64(2*c.half) && len(c.tail) < limit {
 		last = c.tail // what is between head and tail was discarded
 	}
-	shown := excerpt.Tail(validText(last), limit)
+	shown := excerpt.Tail(excerpt.Valid(string(last)), limit)
 	if c.size <= int64(limit) && len(shown) == len(last) {
 		return shown
 	}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/coppice-run/coppice/internal/excerpt"
 )
 
 // Bounds of the context of a sub-agent.
@@ -64,7 +66,7 @@ func (w *Workspace) contextFile(ctx context.Context, name string, limit int) (co
 		case err != nil:
 			return "", pathError(path, err)
 		}
-		text := validText(line)
+		text := excerpt.Valid(string(line))
 		if out.Len()+len(text)+1 > limit || size > int64(len(line)) {
 			fmt.Fprintf(&out, "[cut: the file goes on with line %d; read it yourself if you need the rest]\n", number)
 			return out.String(), nil

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/coppice-run/coppice/internal/excerpt"
 	"github.com/coppice-run/coppice/internal/model"
 	"github.com/coppice-run/coppice/internal/policy"
 )
@@ -126,7 +127,7 @@ func (t findTool) Call(_ context.Context, call Call) Outcome {
 	out := findResult{Tools: []foundTool{}}
 	size := 0
 	for _, spec := range t.matching(query, limit) {
-		one := foundTool{spec.Name, validText([]byte(spec.Description)), spec.Schema}
+		one := foundTool{spec.Name, excerpt.Valid(spec.Description), spec.Schema}
 		if size += len(one.Description) + len(one.Schema); size > maxOutput/2 {
 			// The model gets the full description with its next call.
 			one.Description, one.Schema = "", nil

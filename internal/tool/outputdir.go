@@ -60,7 +60,7 @@ func (c Call) FitResult(tool, text string) string {
 }
 
 // clean returns a text fit to be stored.
-func (c Call) clean(text string) string { return c.Secrets.String(validText([]byte(text))) }
+func (c Call) clean(text string) string { return c.Secrets.String(excerpt.Valid(text)) }
 
 // saveNote saves a text and returns a note on where it is, or why it could not be saved.
 func (w *Workspace) saveNote(tool, text string) string {
@@ -68,7 +68,7 @@ func (w *Workspace) saveNote(tool, text string) string {
 	switch {
 	case err != nil:
 		text := pathError(OutputDir, err).Error()
-		return "; the whole could not be kept: " + excerpt.Head(validText([]byte(text)), noteReserve/4)
+		return "; the whole could not be kept: " + excerpt.Head(excerpt.Valid(text), noteReserve/4)
 	case len(text) > maxOutputFileBytes:
 		return fmt.Sprintf("; the first %d bytes are in the file %s", maxOutputFileBytes, name)
 	}

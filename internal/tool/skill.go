@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/coppice-run/coppice/internal/excerpt"
 	"github.com/coppice-run/coppice/internal/model"
 	"github.com/coppice-run/coppice/internal/skill"
 )
@@ -77,7 +78,7 @@ func NewSkill(ctx context.Context, places []skill.Place, allowed []string) (_ To
 			continue
 		}
 		t.skills = append(t.skills, s)
-		line := fmt.Sprintf("- `%s`: %s\n", s.Name, validText([]byte(s.Description)))
+		line := fmt.Sprintf("- `%s`: %s\n", s.Name, excerpt.Valid(s.Description))
 		if prose.Len()+len(line) > maxSkillProse {
 			untold = append(untold, s.Name)
 			continue

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/coppice-run/coppice/internal/model"
+	"github.com/coppice-run/coppice/internal/policy"
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
@@ -63,7 +64,7 @@ type taskTool struct {
 }
 
 // TaskTool is the name of the tool that [NewTask] returns.
-const TaskTool = "task"
+const TaskTool = policy.TaskTool
 
 // NewTask returns the tool that starts and resumes sub-agents, for a run that may use these
 // agents. A run that may use none should not get the tool.

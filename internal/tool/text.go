@@ -141,18 +141,13 @@ func readRunesUntil(ctx context.Context, r io.RuneReader) io.RuneReader {
 // bytes with a note on the rest. size is the length of the whole line.
 func printable(line []byte, size int64, limit int) string {
 	if size <= int64(limit) {
-		return validText(line)
+		return excerpt.Valid(string(line))
 	}
 	head, more := excerpt.Head(string(line), limit), ""
 	if size > maxLine {
 		size, more = maxLine, "more than "
 	}
-	return fmt.Sprintf("%s… (%s%d bytes of this line not shown)", validText([]byte(head)), more, size-int64(len(head)))
-}
-
-func validText(text []byte) string {
-	const unknown = string(utf8.RuneError)
-	return strings.ReplaceAll(strings.ToValidUTF8(string(text), unknown), "\x00", unknown)
+	return fmt.Sprintf("%s… (%s%d bytes of this line not shown)", excerpt.Valid(head), more, size-int64(len(head)))
 }
 
 // displayPath returns a path for a list with one path on each line: unchanged, or quoted if it

@@ -6,9 +6,6 @@ import (
 	"github.com/coppice-run/coppice/internal/policy"
 )
 
-// taskTool is the permission to start an agent. Its argument is the agent's name.
-const taskTool = "task"
-
 // authorize computes what a run may do, from the task's own permissions and the current authority
 // of all tasks above it. A root or a branch keeps the authority of its first run.
 func (d *decision) authorize(t *Task, a requester) {
@@ -47,7 +44,7 @@ func (d *decision) mayDelegate(t *Task, call *Call, agent string) error {
 }
 
 func judgeTask(t *Task, agent string) policy.Verdict {
-	return t.Authority.Judge(policy.Call{Tool: taskTool, Access: policy.AccessRead, Argument: agent})
+	return t.Authority.Judge(policy.Call{Tool: policy.TaskTool, Access: policy.AccessRead, Argument: agent})
 }
 
 // errInternal refuses an internal tool to a run that acts for an external source.

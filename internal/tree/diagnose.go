@@ -24,18 +24,6 @@ type EventHead struct {
 	Started, Result bool
 }
 
-// HeadOf gives the head of an event.
-func HeadOf(e *Event) EventHead {
-	h := EventHead{Seq: e.Seq, Task: e.Task, Run: e.Run}
-	switch e.Kind.(type) {
-	case Started:
-		h.Started = true
-	case Result:
-		h.Result = true
-	}
-	return h
-}
-
 // Violation is a rule that a stored session breaks.
 type Violation struct {
 	Task   TaskID // zero: the session as a whole

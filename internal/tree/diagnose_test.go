@@ -25,7 +25,7 @@ func (db *database) rows() *SessionRows {
 		}
 	}
 	for _, e := range db.events {
-		r.Events = append(r.Events, HeadOf(&e))
+		r.Events = append(r.Events, headOf(&e))
 	}
 	return r
 }
@@ -149,4 +149,16 @@ func TestDiagnoseFindsDamage(t *testing.T) {
 			t.Errorf("%s: nothing was found", name)
 		}
 	}
+}
+
+// headOf gives the head of an event.
+func headOf(e *Event) EventHead {
+	h := EventHead{Seq: e.Seq, Task: e.Task, Run: e.Run}
+	switch e.Kind.(type) {
+	case Started:
+		h.Started = true
+	case Result:
+		h.Result = true
+	}
+	return h
 }

@@ -38,6 +38,18 @@ const (
 	ModeBoth             // as either
 )
 
+func (m Mode) String() string {
+	switch m {
+	case ModePrimary:
+		return "primary"
+	case ModeSubagent:
+		return "subagent"
+	case ModeBoth:
+		return "both"
+	}
+	return "unspecified"
+}
+
 // MayBeRoot reports whether a session can start with such an agent.
 func (m Mode) MayBeRoot() bool { return m == ModePrimary || m == ModeBoth }
 

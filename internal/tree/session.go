@@ -160,7 +160,7 @@ func (c CreateSession) title() string {
 
 func titleFrom(blocks []Block) string {
 	m := Message{Blocks: blocks}
-	return excerpt.Short(m.Text(), titleLength)
+	return excerpt.Short(excerpt.Valid(m.Text()), titleLength)
 }
 
 func (c Send) target(v *View) TaskID {

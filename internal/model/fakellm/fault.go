@@ -23,8 +23,6 @@ type Fault struct {
 	BreakOff int
 	// Malformed makes the inputs of calls invalid JSON.
 	Malformed bool
-	// Drip is the delay before each event.
-	Drip time.Duration
 	// Padding is how many bytes of text the answer starts with.
 	Padding int
 }
@@ -123,12 +121,6 @@ func (e *events) send(name, data string) {
 	}
 	if e.written == 0 {
 		e.w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
-	}
-	if e.fault.Drip > 0 {
-		select {
-		case <-time.After(e.fault.Drip):
-		case <-e.ended:
-		}
 	}
 	text := "data: " + data + "\n\n"
 	if name != "" {

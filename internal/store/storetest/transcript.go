@@ -276,14 +276,14 @@ func anyBytes(t *testing.T, d Dialect) {
 	const nul = "a\x00b"
 	b := setup(t, d)
 	cmd := create(1)
-	cmd.Title, cmd.Metadata, cmd.Message = nul, map[string]string{"k": nul}, say(nul)
+	cmd.Metadata, cmd.Message = map[string]string{"k": nul}, say(nul)
 	root := b.must(cmd.ID, cmd).(tree.Created).Root
 	w := b.claim(cmd.ID, root)
 	w.calls(nul)
 	w.closes(1, nul, false)
 	b.must(cmd.ID, tree.Report{From: w.from(), Activity: nul})
 	s := must[*tree.Session](t)(b.Session(t.Context(), "acme", cmd.ID))
-	eq(t, "the title", s.Title, nul)
+	eq(t, "the title that the message gives", s.Title, "a\uFFFDb")
 	eq(t, "the metadata", s.Metadata["k"], nul)
 	eq(t, "the activity", must[*tree.Task](t)(b.Task(t.Context(), cmd.ID, root)).Activity, nul)
 	messages := must[[]tree.Message](t)(b.Transcript(t.Context(), cmd.ID, root, 0, 0))
