@@ -170,6 +170,23 @@ func TestStatusesAreMadeInOnePlace(t *testing.T) {
 	}
 }
 
+// TestTheAPIHasNoStore keeps the checks of tenants in internal/orchestrator. Its configuration has
+// the store, whose methods read what any tenant has.
+func TestTheAPIHasNoStore(t *testing.T) {
+	t.Parallel()
+	for _, f := range sources(t) {
+		if f.pkg() != "internal/api" {
+			continue
+		}
+		ast.Inspect(f.syntax, func(n ast.Node) bool {
+			if use, ok := n.(*ast.SelectorExpr); ok && use.Sel.Name == "Store" {
+				t.Errorf("%s uses the store: what it reads needs a method of orchestrator.Service that takes the tenant", f.path)
+			}
+			return true
+		})
+	}
+}
+
 type source struct {
 	path   string // from the root of the module, with slashes
 	syntax *ast.File

@@ -26,16 +26,13 @@ func (s *adminServer) Diagnose(ctx context.Context, req *pb.DiagnoseRequest) (*p
 		if err != nil {
 			return nil, err
 		}
-		if _, _, err := s.svc.Session(ctx, tenant(ctx), id); err != nil {
-			return nil, err
-		}
 		return resp, s.examine(ctx, id, resp)
 	}
 	size, err := pageSize(req.GetPageSize(), sessionPage, sessionPageMax)
 	if err != nil {
 		return nil, err
 	}
-	page, err := s.svc.Store.Sessions(ctx, tenant(ctx), req.GetPageToken(), size, nil)
+	page, err := s.svc.Sessions(ctx, tenant(ctx), req.GetPageToken(), size, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +97,7 @@ func (s *adminServer) FindSessions(ctx context.Context, req *pb.FindSessionsRequ
 			return nil, tree.ErrBadInput.With("session_ids: %v", err)
 		}
 	}
-	found, err := s.svc.Store.ExistingSessions(ctx, ids)
+	found, err := s.svc.ExistingSessions(ctx, ids)
 	if err != nil {
 		return nil, err
 	}
@@ -113,7 +110,7 @@ func (s *adminServer) FindSessions(ctx context.Context, req *pb.FindSessionsRequ
 
 // examine adds the violations found in one session to the response.
 func (s *adminServer) examine(ctx context.Context, id tree.SessionID, resp *pb.DiagnoseResponse) error {
-	rows, err := s.svc.Store.Rows(ctx, id)
+	rows, err := s.svc.SessionRows(ctx, tenant(ctx), id)
 	if err != nil {
 		return err
 	}

@@ -47,10 +47,8 @@ func (s *taskServer) SelectBranch(ctx context.Context, req *pb.SelectBranchReque
 // sendInherited sends the messages of other conversations that a task sees, if their ordinal is
 // higher than after.
 func (s *taskServer) sendInherited(t *tree.Task, after int, stream pb.TaskService_GetTranscriptServer) error {
-	messages, err := s.svc.Store.Inherited(stream.Context(), t.Session, t.ID)
-	if gone := s.checkExists(stream.Context(), t); gone != nil {
-		return gone
-	}
+	ctx := stream.Context()
+	messages, err := s.svc.Inherited(ctx, tenant(ctx), t)
 	if err != nil {
 		return err
 	}

@@ -156,22 +156,15 @@ func (s *sessionServer) ListSessions(ctx context.Context, req *pb.ListSessionsRe
 	if err := checkMetadata(req.GetFilter()); err != nil {
 		return nil, err
 	}
-	page, err := s.svc.Store.Sessions(ctx, tenant(ctx), req.GetPageToken(), size, req.GetFilter())
+	page, err := s.svc.Sessions(ctx, tenant(ctx), req.GetPageToken(), size, req.GetFilter())
 	if err != nil {
 		return nil, err
 	}
 	resp := &pb.ListSessionsResponse{}
 	resp.Sessions, resp.NextPageToken, err = pageRows(page, func(session *tree.Session) (*pb.Session, error) {
-		root, err := s.svc.Store.Task(ctx, session.ID, session.Root)
-		if errors.Is(err, tree.ErrNoTask) {
+		shown, err := s.listed(ctx, session, req.GetIncludeChildren())
+		if errors.Is(err, tree.ErrNoSession) {
 			return nil, nil // it was deleted meanwhile
-		}
-		if err != nil {
-			return nil, err
-		}
-		shown := wire.Session(session, root)
-		if req.GetIncludeChildren() {
-			err = s.withChildren(ctx, session, shown)
 		}
 		return shown, err
 	})
@@ -231,16 +224,12 @@ func (s *sessionServer) GetTree(ctx context.Context, req *pb.GetTreeRequest) (*p
 	if req.GetMaxDepth() < 0 {
 		return nil, tree.ErrBadInput.With("max_depth is negative")
 	}
-	session, root, err := s.svc.Session(ctx, tenant(ctx), id)
+	session, root, tasks, err := s.svc.Tree(ctx, tenant(ctx), id)
 	if err != nil {
 		return nil, err
 	}
 	if task.IsZero() {
 		task = session.Root
-	}
-	tasks, err := s.svc.Store.Tree(ctx, id)
-	if err != nil {
-		return nil, err
 	}
 	node := buildTree(tasks, task, int(req.GetMaxDepth()))
 	if node == nil {
@@ -288,18 +277,26 @@ func buildTree(tasks []tree.Task, top tree.TaskID, levels int) *pb.TreeNode {
 // sessionChildren bounds the tasks other than the root that ListSessions returns of each session.
 const sessionChildren = 100
 
-// withChildren adds the tasks of a session other than its root, oldest first.
-func (s *sessionServer) withChildren(ctx context.Context, session *tree.Session, shown *pb.Session) error {
-	page, err := s.svc.Store.Tasks(ctx, session.ID, tree.TaskID{}, "", sessionChildren+1)
-	if err != nil {
-		return err
+// listed reads the root of a session and, with children, its other tasks, oldest first.
+func (s *sessionServer) listed(ctx context.Context, session *tree.Session, children bool) (*pb.Session, error) {
+	var root *tree.Task
+	var page orchestrator.Page[tree.Task]
+	var err error
+	if children {
+		root, page, err = s.svc.Tasks(ctx, tenant(ctx), session.ID, tree.TaskID{}, "", sessionChildren+1)
+	} else {
+		root, err = s.svc.Task(ctx, tenant(ctx), session.ID, session.Root)
 	}
+	if err != nil {
+		return nil, err
+	}
+	shown := wire.Session(session, root)
 	for i := range page.Rows {
 		if t := &page.Rows[i]; t.ID != session.Root && len(shown.Children) < sessionChildren {
 			shown.Children = append(shown.Children, wire.Task(t))
 		}
 	}
-	return nil
+	return shown, nil
 }
 
 // parseDelivery reports whether a message interrupts.

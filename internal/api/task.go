@@ -123,10 +123,7 @@ func (s *taskServer) ListTasks(ctx context.Context, req *pb.ListTasksRequest) (*
 	if err != nil {
 		return nil, err
 	}
-	if _, err := s.svc.Task(ctx, tenant(ctx), session, parent); err != nil {
-		return nil, err
-	}
-	page, err := s.svc.Store.Tasks(ctx, session, parent, req.GetPageToken(), size)
+	_, page, err := s.svc.Tasks(ctx, tenant(ctx), session, parent, req.GetPageToken(), size)
 	if err != nil {
 		return nil, err
 	}
@@ -179,10 +176,7 @@ func (s *taskServer) GetTranscript(req *pb.GetTranscriptRequest, stream pb.TaskS
 		}
 	}
 	for after := int(req.GetAfterOrdinal()); ; {
-		messages, err := s.svc.Store.Transcript(ctx, session, t.ID, after, transcriptPage)
-		if gone := s.checkExists(ctx, t); gone != nil {
-			return gone
-		}
+		messages, err := s.svc.Transcript(ctx, tenant(ctx), t, after, transcriptPage)
 		if err != nil || len(messages) == 0 {
 			return err
 		}
@@ -193,12 +187,4 @@ func (s *taskServer) GetTranscript(req *pb.GetTranscriptRequest, stream pb.TaskS
 		}
 		after = messages[len(messages)-1].Ordinal
 	}
-}
-
-// checkExists returns an error if a task no longer exists. The messages of a deleted session are
-// removed in no particular order, so messages that were read are complete if the task exists
-// afterwards.
-func (s *taskServer) checkExists(ctx context.Context, t *tree.Task) error {
-	_, err := s.svc.Store.TaskStatus(ctx, tenant(ctx), t.Session, t.ID)
-	return err
 }

@@ -19,7 +19,8 @@
 //
 // Calls of clients:
 //
-//	sessions.go         sessions, messages, tasks
+//	sessions.go         opens sessions, sends messages, starts and ends tasks
+//	read.go             reads sessions, tasks and transcripts
 //	import.go           sessions that begin with an imported conversation
 //	branches.go         branches
 //	inbox.go            the inbox of a task

@@ -129,11 +129,6 @@ func update[A tree.Answer](ctx context.Context, s *Service, tenant string, id tr
 	return given.(A), nil
 }
 
-// Session returns a session of the tenant, and its root.
-func (s *Service) Session(ctx context.Context, tenant string, id tree.SessionID) (*tree.Session, *tree.Task, error) {
-	return s.Store.SessionAndRoot(ctx, tenant, id)
-}
-
 // UserMessage is a message of a client to a task.
 type UserMessage struct {
 	Task      tree.TaskID // zero: the current branch
@@ -204,25 +199,4 @@ func (s *Service) BackgroundTask(ctx context.Context, tenant string, id tree.Ses
 		return nil, err
 	}
 	return s.Store.Task(ctx, id, task)
-}
-
-// Task returns a task of the session. The zero task is the root.
-func (s *Service) Task(ctx context.Context, tenant string, id tree.SessionID, task tree.TaskID) (*tree.Task, error) {
-	return s.Store.TaskOf(ctx, tenant, id, task)
-}
-
-// HasResult reports whether the answer that ended a task's current run is its result. For a
-// command, its output is the result however the command ended.
-func HasResult(t *tree.Task) bool {
-	return t.State == tree.StateCompleted || t.State.Terminal() && t.Kind == tree.KindShell
-}
-
-// Result returns the text of the answer that ended the task's current run, or the last words of a
-// run that did not complete. Both are empty if the task has not ended or has no answer.
-func (s *Service) Result(ctx context.Context, t *tree.Task) (answer, words string, err error) {
-	if !t.State.Terminal() || t.Answer == 0 {
-		return "", "", nil
-	}
-	outcome, err := s.Store.Outcome(ctx, t.Session, tree.ChildRun{Task: t.ID, Run: t.Run})
-	return outcome.Answer, outcome.Words, err
 }
