@@ -228,10 +228,7 @@ func (s *sessionServer) GetTree(ctx context.Context, req *pb.GetTreeRequest) (*p
 	if err != nil {
 		return nil, err
 	}
-	if task.IsZero() {
-		task = session.Root
-	}
-	node := buildTree(tasks, task, int(req.GetMaxDepth()))
+	node := buildTree(tasks, session.OrRoot(task), int(req.GetMaxDepth()))
 	if node == nil {
 		return nil, tree.ErrNoTask
 	}

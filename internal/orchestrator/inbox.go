@@ -14,10 +14,7 @@ func (s *Service) Inbox(ctx context.Context, tenant string, id tree.SessionID, t
 	if err != nil {
 		return tree.TaskID{}, nil, err
 	}
-	if task.IsZero() {
-		task = session.CurrentTask()
-	}
-	t, err := s.Store.Task(ctx, id, task)
+	t, err := s.Store.Task(ctx, id, session.OrCurrent(task))
 	if err != nil {
 		return tree.TaskID{}, nil, err
 	}

@@ -90,17 +90,27 @@ func (s *Session) CurrentTask() TaskID {
 	return s.Current
 }
 
-func (s *Session) orRoot(id TaskID) TaskID {
+// OrRoot gives the task that a client means: the zero id is the root. Without a session, as long as
+// a command still asks for its rows, the id stays as it is.
+func (s *Session) OrRoot(id TaskID) TaskID {
 	if id.IsZero() && s != nil {
 		return s.Root
 	}
 	return id
 }
 
-func (c CreateBranch) needs(n *needs) { n.task(n.view.session.orRoot(c.Task)) }
+// OrCurrent is OrRoot where the zero id is the current task.
+func (s *Session) OrCurrent(id TaskID) TaskID {
+	if id.IsZero() && s != nil {
+		return s.CurrentTask()
+	}
+	return id
+}
+
+func (c CreateBranch) needs(n *needs) { n.task(n.view.session.OrRoot(c.Task)) }
 
 func (c CreateBranch) decide(d *decision) (Answer, error) {
-	from, err := d.task(d.session().orRoot(c.Task))
+	from, err := d.task(d.session().OrRoot(c.Task))
 	if err != nil {
 		return nil, err
 	}
@@ -197,11 +207,11 @@ func (d *decision) mayBranch(c CreateBranch) error {
 	return limits.checkBlocks(c.Message)
 }
 
-func (c SelectBranch) needs(n *needs) { n.task(n.view.session.orRoot(c.Task)) }
+func (c SelectBranch) needs(n *needs) { n.task(n.view.session.OrRoot(c.Task)) }
 
 func (c SelectBranch) decide(d *decision) (Answer, error) {
 	s := d.session()
-	t, err := d.task(s.orRoot(c.Task))
+	t, err := d.task(s.OrRoot(c.Task))
 	switch {
 	case err != nil:
 		return nil, err

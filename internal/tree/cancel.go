@@ -27,17 +27,10 @@ type Cancelled struct {
 
 func (Cancelled) isAnswer() {}
 
-func (c Cancel) target(v *View) TaskID {
-	if c.Task.IsZero() && v.session != nil {
-		return v.session.Root
-	}
-	return c.Task
-}
-
-func (c Cancel) needs(n *needs) { n.cancel(c.target(n.view)) }
+func (c Cancel) needs(n *needs) { n.cancel(n.view.session.OrRoot(c.Task)) }
 
 func (c Cancel) decide(d *decision) (Answer, error) {
-	t, err := d.task(c.target(d.view))
+	t, err := d.task(d.session().OrRoot(c.Task))
 	if err != nil {
 		return nil, err
 	}

@@ -224,7 +224,7 @@ func (db *database) decide(v *View, cmd Command) (decided, error) {
 // holds reports a cancel that was taken and has left something that runs below it, or has
 // done something although it was about a run that others have followed.
 func holds(before, v *View, c Cancel) error {
-	top := c.target(v)
+	top := v.session.OrRoot(c.Task)
 	if c.Run > 0 && c.Run < before.tasks[top].Run {
 		if !reflect.DeepEqual(before, snapshot(v)) {
 			return fmt.Errorf("a cancel of run %d has changed a task at run %d", c.Run, before.tasks[top].Run)

@@ -17,12 +17,10 @@ type Cleared struct {
 
 func (Cleared) isAnswer() {}
 
-func (c ClearInbox) target(v *View) TaskID { return Send{Task: c.Task}.target(v) }
-
-func (c ClearInbox) needs(n *needs) { n.boundary(n.task(c.target(n.view))) }
+func (c ClearInbox) needs(n *needs) { n.boundary(n.task(n.view.session.OrCurrent(c.Task))) }
 
 func (c ClearInbox) decide(d *decision) (Answer, error) {
-	t, err := d.task(c.target(d.view))
+	t, err := d.task(d.session().OrCurrent(c.Task))
 	if err != nil {
 		return nil, err
 	}

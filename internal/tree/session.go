@@ -163,15 +163,8 @@ func titleFrom(blocks []Block) string {
 	return excerpt.Short(excerpt.Valid(m.Text()), titleLength)
 }
 
-func (c Send) target(v *View) TaskID {
-	if c.Task.IsZero() && v.session != nil {
-		return v.session.CurrentTask()
-	}
-	return c.Task
-}
-
 func (c Send) needs(n *needs) {
-	t := n.task(c.target(n.view))
+	t := n.task(n.view.session.OrCurrent(c.Task))
 	n.boundary(t)
 	if t != nil && !t.Parent.IsZero() {
 		n.task(t.Parent)
@@ -185,7 +178,7 @@ func (c Send) needs(n *needs) {
 }
 
 func (c Send) decide(d *decision) (Answer, error) {
-	t, err := d.task(c.target(d.view))
+	t, err := d.task(d.session().OrCurrent(c.Task))
 	if err != nil {
 		return nil, err
 	}

@@ -60,17 +60,10 @@ type CallChild struct {
 
 func (Spawned) isAnswer() {}
 
-func (c SpawnTask) parent(v *View) TaskID {
-	if c.Parent.IsZero() && v.session != nil {
-		return v.session.Root
-	}
-	return c.Parent
-}
-
-func (c SpawnTask) needs(n *needs) { n.task(c.parent(n.view)) }
+func (c SpawnTask) needs(n *needs) { n.task(n.view.session.OrRoot(c.Parent)) }
 
 func (c SpawnTask) decide(d *decision) (Answer, error) {
-	parent, err := d.task(c.parent(d.view))
+	parent, err := d.task(d.session().OrRoot(c.Parent))
 	if err != nil {
 		return nil, err
 	}
