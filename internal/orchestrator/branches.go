@@ -66,15 +66,5 @@ func (s *Service) pinnedAgent(ctx context.Context, t *tree.Task) (*tree.Agent, e
 // SelectBranch makes a branch, or the root, the conversation that receives messages that name no
 // task.
 func (s *Service) SelectBranch(ctx context.Context, tenant string, id tree.SessionID, task tree.TaskID) (*tree.Task, error) {
-	session, err := s.Store.Session(ctx, tenant, id)
-	if err != nil {
-		return nil, err
-	}
-	if task.IsZero() {
-		task = session.Root
-	}
-	if _, err := s.Store.Update(ctx, id, tree.SelectBranch{Task: task}); err != nil {
-		return nil, err
-	}
-	return s.Store.Task(ctx, id, task)
+	return s.updateTask(ctx, tenant, id, tree.SelectBranch{Task: task})
 }

@@ -10,17 +10,7 @@ import (
 // BackgroundCommands lets a run continue whose calls run commands in the foreground: it asks the
 // run's worker to move them to the background.
 func (s *Service) BackgroundCommands(ctx context.Context, tenant string, id tree.SessionID, task tree.TaskID) (*tree.Task, error) {
-	session, err := s.Store.Session(ctx, tenant, id)
-	if err != nil {
-		return nil, err
-	}
-	if task.IsZero() {
-		task = session.Root
-	}
-	if _, err := s.Store.Update(ctx, id, tree.BackgroundCommands{Task: task}); err != nil {
-		return nil, err
-	}
-	return s.Store.Task(ctx, id, task)
+	return s.updateTask(ctx, tenant, id, tree.BackgroundCommands{Task: task})
 }
 
 // resendReleases asks workers again to move commands to the background, in case they were not told.

@@ -129,6 +129,15 @@ func update[A tree.Answer](ctx context.Context, s *Service, tenant string, id tr
 	return given.(A), nil
 }
 
+// updateTask submits a command whose answer is [tree.DoneTo], and returns the task afterwards.
+func (s *Service) updateTask(ctx context.Context, tenant string, id tree.SessionID, cmd tree.Command) (*tree.Task, error) {
+	done, err := update[tree.DoneTo](ctx, s, tenant, id, cmd, Idempotency{})
+	if err != nil {
+		return nil, err
+	}
+	return s.Store.Task(ctx, id, done.Task)
+}
+
 // UserMessage is a message of a client to a task.
 type UserMessage struct {
 	Task      tree.TaskID // zero: the current branch
@@ -195,8 +204,5 @@ func (s *Service) CancelTask(ctx context.Context, tenant string, id tree.Session
 
 // BackgroundTask lets a parent continue that waits for a task.
 func (s *Service) BackgroundTask(ctx context.Context, tenant string, id tree.SessionID, task tree.TaskID) (*tree.Task, error) {
-	if _, err := update[tree.Done](ctx, s, tenant, id, tree.Background{Task: task}, Idempotency{}); err != nil {
-		return nil, err
-	}
-	return s.Store.Task(ctx, id, task)
+	return s.updateTask(ctx, tenant, id, tree.Background{Task: task})
 }

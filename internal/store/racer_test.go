@@ -129,7 +129,7 @@ func word(answer tree.Answer, err error) string {
 		return "spawned"
 	case *tree.Claimed:
 		return "claimed"
-	case tree.Done:
+	case tree.Done, tree.DoneTo:
 		return "done"
 	}
 	return fmt.Sprintf("%T, %v", answer, err)

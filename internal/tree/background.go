@@ -3,7 +3,7 @@ package tree
 // Background moves a run to the background, so that everything that waits for it continues. The
 // caller's call is closed as launched, and the end of the run reaches the caller as news. The calls
 // of others that have resumed the task at work are closed too, without news. A call that reads its
-// output gets the output so far. A run that nobody waits for stays as it is. Answer: [Done].
+// output gets the output so far. A run that nobody waits for stays as it is. Answer: [DoneTo].
 type Background struct{ Task TaskID }
 
 func (c Background) needs(n *needs) {
@@ -33,7 +33,7 @@ func (c Background) decide(d *decision) (Answer, error) {
 			d.releaseCall(d.view.task(row.Task), c)
 		}
 	}
-	return Done{}, nil
+	return DoneTo{t.ID}, nil
 }
 
 // releaseCall closes a call that waits for a run, without ending the run. If the call asked for the

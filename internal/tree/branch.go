@@ -77,7 +77,7 @@ type CreateBranch struct {
 type Branched struct{ Task TaskID }
 
 // SelectBranch makes a branch, or the root, the current task, to which messages without a task go.
-// Answer: [Done].
+// Answer: [DoneTo].
 type SelectBranch struct{ Task TaskID } // zero: the root
 
 func (Branched) isAnswer() {}
@@ -218,10 +218,10 @@ func (c SelectBranch) decide(d *decision) (Answer, error) {
 	case !t.Parent.IsZero():
 		return nil, ErrNotABranch.With("task %s is a sub-agent", t.ID)
 	case s.CurrentTask() == t.ID:
-		return Done{}, nil
+		return DoneTo{t.ID}, nil
 	}
 	d.selectTask(t)
-	return Done{}, nil
+	return DoneTo{t.ID}, nil
 }
 
 // selectTask makes a task the current one.

@@ -59,12 +59,16 @@ func (c Expire) stale(began, due time.Time) bool {
 // Done is the answer of commands without a result.
 type Done struct{}
 
+// DoneTo is the answer of commands about a task without another result.
+type DoneTo struct{ Task TaskID }
+
 // MaxStrikes is how many workers in a row a run may lose without progress.
 const MaxStrikes = 3
 
 func (ParkedRun) isAnswer() {}
 func (Ended) isAnswer()     {}
 func (Done) isAnswer()      {}
+func (DoneTo) isAnswer()    {}
 
 func (c Park) needs(n *needs) { n.openCalls(n.task(c.From.Task)) }
 

@@ -61,7 +61,7 @@ func (s *script) command(v *View, words []string) Command {
 		return Repeat{From: s.from(words[1]), Answered: slices.Contains(words, "answer"), Summed: slices.Contains(words, "summary"), Asked: s.askedIn(words), Launched: s.launchedIn(words)}
 	case "background":
 		if len(words) > 2 {
-			return BackgroundCommands{Task: s.task(words[1])}
+			return BackgroundCommands{Task: s.taskOrRoot(words[1])}
 		}
 		return Background{Task: s.task(words[1])}
 	case "branch":

@@ -72,7 +72,7 @@ func (s *script) answer(a Answer) string {
 		return fmt.Sprintf("closed, ended %d runs", a.Runs)
 	case CallbackTaken:
 		return fmt.Sprintf("to call %s, try %d", a.Callback.URL, a.Callback.Tries)
-	case Done:
+	case Done, DoneTo:
 		return "done"
 	}
 	s.t.Fatalf("no answer: %T", a)

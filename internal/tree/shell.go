@@ -39,8 +39,8 @@ type EndShell struct {
 }
 
 // BackgroundCommands asks the worker of a run to move the commands that the run waits for to the
-// background. Each becomes a task. Answer: [Done].
-type BackgroundCommands struct{ Task TaskID }
+// background. Each becomes a task. Answer: [DoneTo].
+type BackgroundCommands struct{ Task TaskID } // zero: the root
 
 // ReleasedCommands names the run and the message whose commands must move to the background.
 type ReleasedCommands struct {
@@ -205,10 +205,10 @@ func (t *Task) setOutput(output string) {
 	t.addActivity(excerpt.Head(lines[len(lines)-1], maxActivity))
 }
 
-func (c BackgroundCommands) needs(n *needs) { n.openCalls(n.task(c.Task)) }
+func (c BackgroundCommands) needs(n *needs) { n.openCalls(n.task(n.view.session.OrRoot(c.Task))) }
 
 func (c BackgroundCommands) decide(d *decision) (Answer, error) {
-	t, err := d.task(c.Task)
+	t, err := d.task(d.session().OrRoot(c.Task))
 	switch {
 	case err != nil:
 		return nil, err
@@ -223,7 +223,7 @@ func (c BackgroundCommands) decide(d *decision) (Answer, error) {
 	if !d.releaseCommands(t) {
 		return nil, ErrNothingRuns
 	}
-	return Done{}, nil
+	return DoneTo{t.ID}, nil
 }
 
 // releaseCommands has the worker of a run move commands to the background, and reports whether any
