@@ -286,10 +286,8 @@ func (b *batch) decide(ctx context.Context, p *Pending) (commandResult, error) {
 	if p.cmd == nil {
 		return commandResult{}, p.step(ctx, b)
 	}
-	if p.key != nil {
-		if r := b.requests[requestKey{p.session, p.key.Key}]; r != nil {
-			return r.replay(p.key.Hash), nil
-		}
+	if r := b.answered(p); r != nil {
+		return r.replay(p.key.Hash), nil
 	}
 	if claim, ok := p.cmd.(tree.Claim); ok {
 		got, refused, err := b.claim(ctx, p.session, claim)

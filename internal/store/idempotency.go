@@ -34,6 +34,18 @@ func (b *batch) requestKeys(queued []*Pending) (requests [][]any) {
 	return requests
 }
 
+// answered gives the stored answer to a request; nil if there is none. What was answered in a
+// session that is being deleted does not count: its rows are not removed yet, but it does not exist.
+func (b *batch) answered(p *Pending) *request {
+	if p.key == nil {
+		return nil
+	}
+	if s := b.sessions[p.session].view.Session(); s != nil && !s.DeletedAt.IsZero() {
+		return nil
+	}
+	return b.requests[requestKey{p.session, p.key.Key}]
+}
+
 // replay answers a repeated request.
 func (r *request) replay(hash [32]byte) commandResult {
 	if r.hash != hash {
