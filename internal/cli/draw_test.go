@@ -32,7 +32,8 @@ var update = flag.Bool("update", false, "write what comes out into the golden fi
 //	TIME TASK fails TEXT (of a call of its model, which is made again)
 //	TIME TASK park MET/TOTAL          TIME TASK joined (a child's end)
 //	TIME TASK back (to the background) TIME TASK closed (a call, without a child's end)
-//	TIME TASK denied COMMAND
+//	TIME TASK denied COMMAND           TIME TASK sums TOKENS (a summary of older messages)
+//	TIME TASK news (of a background child's end, which waits)
 //	TIME TASK ready [lost]            TIME TASK end STATE TOOLS TOKENS [REASON DETAIL]
 //
 // A section "80x10 3s [ascii] [ids]" is what is drawn on so many cells and lines at
@@ -235,6 +236,10 @@ func parseKind(t *testing.T, e *pb.Event, verb string, args []string) {
 			m.Calls = append(m.Calls, &pb.OpenedCall{})
 		}
 		e.Kind = &pb.Event_Message{Message: m}
+	case "sums":
+		e.Kind = &pb.Event_Message{Message: &pb.MessageAppended{Role: pb.Role_ROLE_USER, SumsUpTo: 1, Usage: priced(number(t, args[0]))}}
+	case "news":
+		e.Kind = &pb.Event_Queued{Queued: &pb.MessageQueued{News: &pb.ChildRun{TaskId: "x", Run: 1}}}
 	case "does":
 		e.Kind = &pb.Event_Progress{Progress: &pb.TaskProgress{Activity: rest(t, args, 0)}}
 	case "park":

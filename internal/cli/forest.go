@@ -42,6 +42,7 @@ type node struct {
 	preview       tail // what its model is writing
 	waitDone      int32
 	waitTotal     int32 // of a wait; 0: it waits for nothing
+	openCalls     int   // of its last message; a run that is parked without any waits for background tasks
 	questions     []*pb.ApprovalRequested
 	openApprovals int32     // number of open approvals, if only that is known
 	queued        time.Time // since when it waits for a worker; zero: it does not
@@ -140,6 +141,10 @@ func (f *forest) apply(e *pb.Event) {
 		n.addMessage(k.Message, at)
 	case *pb.Event_CallClosed:
 		n.closeCall(k.CallClosed)
+	case *pb.Event_Queued:
+		if k.Queued.GetNews() != nil && n.openCalls == 0 {
+			n.countArrival()
+		}
 	case *pb.Event_Backgrounded:
 		n.background = true
 	case *pb.Event_Parked:
@@ -162,13 +167,19 @@ func (f *forest) apply(e *pb.Event) {
 
 // closeCall applies the result of a call.
 func (n *node) closeCall(c *pb.CallClosed) {
-	if n.state == pb.TaskState_TASK_STATE_WAITING {
-		n.waitDone = min(n.waitDone+1, n.waitTotal)
-	}
+	n.openCalls--
+	n.countArrival()
 	if d := c.GetDenial(); d != nil {
 		n.denied++
 		n.lastDenied = deniedCall(d, maxDeniedArgument)
 		n.activity = "denied: " + n.lastDenied
+	}
+}
+
+// countArrival counts something that a parked run waits for.
+func (n *node) countArrival() {
+	if n.state == pb.TaskState_TASK_STATE_WAITING {
+		n.waitDone = min(n.waitDone+1, n.waitTotal)
 	}
 }
 
@@ -195,12 +206,13 @@ func (n *node) dispatch(at time.Time) {
 }
 
 func (n *node) addMessage(m *pb.MessageAppended, at time.Time) {
+	n.spent = n.spent.addUsage(m.GetUsage()) // a summary has some too
 	if m.GetRole() != pb.Role_ROLE_ASSISTANT {
 		return
 	}
 	n.preview, n.lastReported = tail{}, at
+	n.openCalls = len(m.GetCalls())
 	n.tools += int64(len(m.GetCalls()))
-	n.spent = n.spent.addUsage(m.GetUsage())
 	if m.GetActivity() != "" {
 		n.activity = m.GetActivity()
 	}
