@@ -34,6 +34,7 @@ var update = flag.Bool("update", false, "write what comes out into the golden fi
 //	TIME TASK back (to the background) TIME TASK closed (a call, without a child's end)
 //	TIME TASK denied COMMAND           TIME TASK sums TOKENS (a summary of older messages)
 //	TIME TASK news (of a background child's end, which waits)
+//	TIME TASK branch BASE AGENT DESCRIPTION    TIME TASK selected (it gets the messages)
 //	TIME TASK ready [lost]            TIME TASK end STATE TOOLS TOKENS [REASON DETAIL]
 //
 // A section "80x10 3s [ascii] [ids]" is what is drawn on so many cells and lines at
@@ -223,6 +224,11 @@ func parseKind(t *testing.T, e *pb.Event, verb string, args []string) {
 	switch verb {
 	case "open":
 		e.Kind = &pb.Event_SessionOpened{SessionOpened: &pb.SessionOpened{Agent: args[0], Title: rest(t, args, 1)}}
+	case "branch":
+		b := &pb.BranchOpened{Base: &pb.Base{TaskId: args[0]}, Agent: args[1], Description: rest(t, args, 2)}
+		e.Kind = &pb.Event_BranchOpened{BranchOpened: b}
+	case "selected":
+		e.Kind = &pb.Event_BranchSelected{BranchSelected: &pb.BranchSelected{}}
 	case "start":
 		s := &pb.TaskStarted{ParentId: strings.Trim(args[0], "-"), Agent: strings.TrimSuffix(args[1], "&"), Description: rest(t, args, 2)}
 		s.Background = s.Agent != args[1]

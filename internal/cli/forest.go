@@ -131,6 +131,10 @@ func (f *forest) apply(e *pb.Event) {
 		n.agent, n.description = k.BranchOpened.GetAgent(), k.BranchOpened.GetDescription()
 		f.attach(n, k.BranchOpened.GetBase().GetTaskId())
 		return
+	case *pb.Event_BranchSelected:
+		for _, other := range f.order {
+			other.current = other == n
+		}
 	case *pb.Event_Started:
 		n.begin(e.GetRun(), k.Started, at)
 		f.attach(n, k.Started.GetParentId())
