@@ -45,12 +45,16 @@ func (c Cancel) decide(d *decision) (Answer, error) {
 }
 
 // cancel ends a task's run for the given reason, and all runs below it as cancelled by their
-// parent.
+// parent. The detail is that of the task's own run; if this has ended already, it is that of the
+// runs below, which would otherwise not say it.
 func (d *decision) cancel(top *Task, reason Reason, detail string) (runs int) {
-	only := []*Task{top}
+	only, below := []*Task{top}, ""
+	if !top.State.Active() {
+		below = detail
+	}
 	d.withMuted(only, func() {
 		runs = d.cancelRuns(only, reason, detail)
-		runs += d.cancelRuns(d.view.descendants(top.ID), ReasonCancelledByParent, "")
+		runs += d.cancelRuns(d.view.descendants(top.ID), ReasonCancelledByParent, below)
 	})
 	if top.Depth == 0 && d.hasUserMessage(top) {
 		d.nextTurn(top)
