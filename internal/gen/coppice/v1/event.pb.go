@@ -1888,7 +1888,7 @@ type MessageAppended struct {
 	Role Role `protobuf:"varint,3,opt,name=role,proto3,enum=coppice.v1.Role" json:"role,omitempty"`
 	// The calls that an assistant message opens.
 	Calls []*OpenedCall `protobuf:"bytes,4,rep,name=calls,proto3" json:"calls,omitempty"`
-	// The tokens and the cost of an assistant message.
+	// The tokens and the cost of an assistant message, or of the answer that a summary was made from.
 	Usage *Usage `protobuf:"bytes,5,opt,name=usage,proto3" json:"usage,omitempty"`
 	// The run of a background child, if the message reports its end.
 	News *ChildRun `protobuf:"bytes,6,opt,name=news,proto3" json:"news,omitempty"`

@@ -211,7 +211,8 @@ type Message struct {
 	Blocks []*Block `protobuf:"bytes,6,rep,name=blocks,proto3" json:"blocks,omitempty"`
 	// For assistant messages: the model that answered.
 	Model string `protobuf:"bytes,7,opt,name=model,proto3" json:"model,omitempty"`
-	// For assistant messages: the tokens and the cost of the answer.
+	// For assistant messages: the tokens and the cost of the answer. For summaries: of the answer that
+	// the summary was made from.
 	Usage *Usage `protobuf:"bytes,8,opt,name=usage,proto3" json:"usage,omitempty"`
 	// For assistant messages: why the model stopped.
 	StopReason StopReason `protobuf:"varint,9,opt,name=stop_reason,json=stopReason,proto3,enum=coppice.v1.StopReason" json:"stop_reason,omitempty"`
