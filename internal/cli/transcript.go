@@ -128,6 +128,9 @@ func (t *transcript) heading(m *pb.Message) string {
 		who = "tools"
 	case m.GetSumsUpTo() > 0:
 		who = fmt.Sprintf("summary of messages up to %d", m.GetSumsUpTo())
+		if used := (tokenUsage{}).addUsage(m.GetUsage()); used.tokens > 0 { // an imported one has none
+			more = append(more, used.text("tokens"))
+		}
 	case m.GetNews() != nil:
 		who = "news of task " + idEnd(m.GetNews().GetTaskId())
 	}

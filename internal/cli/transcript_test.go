@@ -27,6 +27,8 @@ func TestTranscript(t *testing.T) {
 		}},
 		{Ordinal: 4, Role: pb.Role_ROLE_USER, News: &pb.ChildRun{TaskId: "00000000-0000-7000-8000-0000deadbeef", Run: 1}, Blocks: []*pb.Block{text("done")}},
 		{Ordinal: 5, Run: 2, Role: pb.Role_ROLE_ASSISTANT, StopReason: pb.StopReason_STOP_REASON_MAX_TOKENS, Blocks: []*pb.Block{text("It is")}},
+		{Ordinal: 6, Role: pb.Role_ROLE_USER, SumsUpTo: 3, Model: "demo", Usage: &pb.Usage{InputTokens: 2500, OutputTokens: 60}, Blocks: []*pb.Block{text("It was a lot.")}},
+		{Ordinal: 7, Role: pb.Role_ROLE_USER, SumsUpTo: 1, Blocks: []*pb.Block{text("From elsewhere.")}},
 	}
 	for name, full := range map[string]bool{"short": false, "full": true} {
 		t.Run(name, func(t *testing.T) {
