@@ -47,7 +47,7 @@ func (s *Service) CreateBranch(ctx context.Context, tenant string, id tree.Sessi
 		}
 		cmd.Message = []tree.Block{tree.Text{Text: spec.Text}}
 	}
-	branched, err := update[tree.Branched](ctx, s, tenant, id, cmd, idem)
+	branched, err := updateOnce[tree.Branched](ctx, s, tenant, id, cmd, idem)
 	if err != nil {
 		return nil, err
 	}

@@ -33,5 +33,5 @@ func rank(e tree.InboxEntry) int {
 
 // ClearInbox removes what is queued for a task. The zero task is the current branch.
 func (s *Service) ClearInbox(ctx context.Context, tenant string, id tree.SessionID, task tree.TaskID, news bool) (tree.Cleared, error) {
-	return update[tree.Cleared](ctx, s, tenant, id, tree.ClearInbox{Task: task, News: news}, Idempotency{})
+	return update[tree.Cleared](ctx, s, tenant, id, tree.ClearInbox{Task: task, News: news})
 }

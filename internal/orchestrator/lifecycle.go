@@ -13,7 +13,7 @@ func (s *Service) ChangeSession(ctx context.Context, tenant string, id tree.Sess
 	if change.Budget != nil {
 		change.Budget = new(change.Budget.Within(s.Budget))
 	}
-	_, err := update[tree.Done](ctx, s, tenant, id, change, Idempotency{})
+	_, err := update[tree.Done](ctx, s, tenant, id, change)
 	return err
 }
 
@@ -29,7 +29,7 @@ func (s *Service) DeleteSession(ctx context.Context, tenant string, id tree.Sess
 }
 
 func (s *Service) endSession(ctx context.Context, tenant string, id tree.SessionID, cmd tree.Command) (int, error) {
-	closed, err := update[tree.Closed](ctx, s, tenant, id, cmd, Idempotency{})
+	closed, err := update[tree.Closed](ctx, s, tenant, id, cmd)
 	return closed.Runs, err
 }
 

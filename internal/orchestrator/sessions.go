@@ -113,16 +113,27 @@ func (r Idempotency) storeKey() *store.Key {
 }
 
 // update submits a client's command to a session of the tenant.
-func update[A tree.Answer](ctx context.Context, s *Service, tenant string, id tree.SessionID, cmd tree.Command, idem Idempotency) (answer A, err error) {
+func update[A tree.Answer](ctx context.Context, s *Service, tenant string, id tree.SessionID, cmd tree.Command) (answer A, err error) {
 	if _, err := s.Store.Session(ctx, tenant, id); err != nil {
 		return answer, err
 	}
-	var given tree.Answer
-	if key := idem.storeKey(); key != nil {
-		given, err = s.Store.UpdateOnce(ctx, id, *key, cmd)
-	} else {
-		given, err = s.Store.Update(ctx, id, cmd)
+	given, err := s.Store.Update(ctx, id, cmd)
+	if err != nil {
+		return answer, err
 	}
+	return given.(A), nil
+}
+
+// updateOnce is update for a command that is safe to repeat with a key.
+func updateOnce[A tree.KeptAnswer](ctx context.Context, s *Service, tenant string, id tree.SessionID, cmd tree.Command, idem Idempotency) (answer A, err error) {
+	key := idem.storeKey()
+	if key == nil {
+		return update[A](ctx, s, tenant, id, cmd)
+	}
+	if _, err := s.Store.Session(ctx, tenant, id); err != nil {
+		return answer, err
+	}
+	given, err := s.Store.UpdateOnce(ctx, id, *key, cmd)
 	if err != nil {
 		return answer, err
 	}
@@ -131,7 +142,7 @@ func update[A tree.Answer](ctx context.Context, s *Service, tenant string, id tr
 
 // updateTask submits a command whose answer is [tree.DoneTo], and returns the task afterwards.
 func (s *Service) updateTask(ctx context.Context, tenant string, id tree.SessionID, cmd tree.Command) (*tree.Task, error) {
-	done, err := update[tree.DoneTo](ctx, s, tenant, id, cmd, Idempotency{})
+	done, err := update[tree.DoneTo](ctx, s, tenant, id, cmd)
 	if err != nil {
 		return nil, err
 	}
@@ -151,7 +162,7 @@ func (s *Service) SendMessage(ctx context.Context, tenant string, id tree.Sessio
 	if tree.Blank(m.Text) {
 		return nil, tree.Sent{}, tree.ErrEmpty.With("message")
 	}
-	sent, err := update[tree.Sent](ctx, s, tenant, id, tree.Send{
+	sent, err := updateOnce[tree.Sent](ctx, s, tenant, id, tree.Send{
 		Task: m.Task, Message: []tree.Block{tree.Text{Text: m.Text}}, Interrupt: m.Interrupt, Source: m.Source,
 		Trace: telemetry.TraceFromContext(ctx),
 	}, idem)
@@ -184,7 +195,7 @@ func (s *Service) SpawnTask(ctx context.Context, tenant string, id tree.SessionI
 		return nil, err
 	}
 	spawn.Trace = telemetry.TraceFromContext(ctx)
-	spawned, err := update[tree.Spawned](ctx, s, tenant, id, spawn, idem)
+	spawned, err := updateOnce[tree.Spawned](ctx, s, tenant, id, spawn, idem)
 	if err != nil {
 		return nil, s.suggestSubagents(ctx, tenant, spawn.Child.AgentName, err)
 	}
@@ -194,7 +205,7 @@ func (s *Service) SpawnTask(ctx context.Context, tenant string, id tree.SessionI
 // CancelTask ends the run of a task and the runs of all tasks below it. It returns the task and the
 // number of runs that ended.
 func (s *Service) CancelTask(ctx context.Context, tenant string, id tree.SessionID, cancel tree.Cancel) (*tree.Task, int, error) {
-	cancelled, err := update[tree.Cancelled](ctx, s, tenant, id, cancel, Idempotency{})
+	cancelled, err := update[tree.Cancelled](ctx, s, tenant, id, cancel)
 	if err != nil {
 		return nil, 0, err
 	}

@@ -12,7 +12,7 @@ import (
 func FuzzStored(f *testing.F) {
 	for _, answer := range []tree.Answer{
 		tree.Created{Session: tree.SessionID{1}, Root: tree.TaskID{2}}, tree.Sent{Task: tree.TaskID{1}, Run: 1, Queued: true},
-		tree.Spawned{Task: tree.TaskID{1}},
+		tree.Spawned{Task: tree.TaskID{1}}, tree.Branched{Task: tree.TaskID{1}},
 	} {
 		data, err := encodeAnswer(answer)
 		if err != nil {

@@ -19,6 +19,13 @@ type Command interface {
 // Answer is the result of a command. Each command documents its type.
 type Answer interface{ isAnswer() }
 
+// KeptAnswer lists the answers of commands with an idempotency key. The store keeps them for a
+// repeat, so each has a field in its storedAnswer too.
+type KeptAnswer interface {
+	Answer
+	Created | Sent | Spawned | Branched
+}
+
 // Env is everything that a decision takes from outside.
 type Env struct {
 	Now     time.Time
