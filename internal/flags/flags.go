@@ -244,6 +244,7 @@ func (v *flagValue) Set(text string) error {
 	}
 	v.texts = append(v.texts, text)
 	err := v.Value.Set(text)
+	v.trimList()
 	var number *strconv.NumError // its text would name a function of Go
 	if !errors.As(err, &number) {
 		return err
@@ -257,6 +258,19 @@ func (v *flagValue) Set(text string) error {
 		return errors.New("expected a number")
 	}
 	return errors.New("expected a whole number")
+}
+
+// trimList removes the spaces around the values of a list whose values are separated by commas.
+func (v *flagValue) trimList() {
+	list, ok := v.Value.(pflag.SliceValue)
+	if !ok || v.Value.Type() != "stringSlice" {
+		return
+	}
+	values := list.GetSlice()
+	for i, value := range values {
+		values[i] = strings.TrimSpace(value)
+	}
+	_ = list.Replace(values) // of a list of texts it can't fail
 }
 
 func isEmpty(text string) bool { return text == "" }

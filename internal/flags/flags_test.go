@@ -94,10 +94,10 @@ func typing(t *testing.T, fail error, args ...string) *typedFlags {
 
 func TestCommandLine(t *testing.T) {
 	t.Setenv("PLANTED_BY", "env")
-	t.Setenv("FOREST_NEAR", "brook,road")
+	t.Setenv("FOREST_NEAR", "brook, road")
 	t.Setenv("FOREST_DEEP", "5")
 	wait := 90 * time.Second
-	said := typing(t, nil, "plant", "hill", "--near", "a,b", "--near=c", "--far", "fen", "--rules", "x, y", "--rules=z", "-s", "--json", "--labels", "k=v",
+	said := typing(t, nil, "plant", "hill", "--near", "a, b", "--near=c", "--far", "fen", "--rules", "x, y", "--rules=z", "-s", "--json", "--labels", "k=v",
 		"--wait", "90s", "--tls-key", "k", "--wet", "--kind=oak", "grow", "--", "--tall")
 	want := plant{
 		shared: shared{Where: "here"}, Soil: soil{Wet: true}, Kind: "oak", Deep: 5, Labels: map[string]string{"k": "v"}, Near: []string{"a", "b", "c"}, Far: []string{"fen"},
