@@ -3,7 +3,6 @@ package assembly
 import (
 	"fmt"
 	"net"
-	"slices"
 	"strings"
 	"time"
 
@@ -51,17 +50,9 @@ func Connect(target string, more ...grpc.DialOption) (*grpc.ClientConn, error) {
 			MinConnectTimeout: reconnectMax,
 		}),
 	}, more...)
-	addresses := strings.Split(target, ",")
-	if slices.Contains(addresses, "") {
-		return nil, fmt.Errorf("connecting to orchestrators: an address in %q is empty", target)
-	}
-	for _, a := range addresses {
-		// gRPC would take an unknown scheme for a part of the name. A resolver that is passed as an option
-		// is unknown here too, but its target has no host.
-		scheme, rest, has := strings.Cut(a, "://")
-		if has && resolver.Get(scheme) == nil && !strings.HasPrefix(rest, "/") || !strings.Contains(a, ":") {
-			return nil, fmt.Errorf("connecting to orchestrators: %q is not an address: expected HOST:PORT", a)
-		}
+	addresses, err := splitAddresses(target)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to orchestrators: %w", err)
 	}
 	if len(addresses) > 1 {
 		list := manual.NewBuilderWithScheme("list")
@@ -74,11 +65,32 @@ func Connect(target string, more ...grpc.DialOption) (*grpc.ClientConn, error) {
 			state.Endpoints = append(state.Endpoints, resolver.Endpoint{Addresses: []resolver.Address{address}})
 		}
 		list.InitialState(state)
-		options, target = append(options, grpc.WithResolvers(list)), "list:///orchestrators"
+		options, addresses = append(options, grpc.WithResolvers(list)), []string{"list:///orchestrators"}
 	}
+	target = addresses[0]
 	conn, err := grpc.NewClient(target, options...)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to %s: %w", target, err)
 	}
 	return conn, nil
+}
+
+// splitAddresses returns the addresses of a target, or an error if one of them can never be reached.
+func splitAddresses(target string) ([]string, error) {
+	addresses := strings.Split(target, ",")
+	for i, a := range addresses {
+		a = strings.TrimSpace(a)
+		if a == "" {
+			return nil, fmt.Errorf("an address in %q is empty", target)
+		}
+		// gRPC would take an unknown scheme for a part of the name. A resolver that is passed as an option
+		// is unknown here too, but its target has no host. Of several addresses, no resolver is asked.
+		scheme, rest, has := strings.Cut(a, "://")
+		unknown := resolver.Get(scheme) == nil && !strings.HasPrefix(rest, "/") || len(addresses) > 1 && scheme != "unix"
+		if has && unknown || !strings.Contains(a, ":") {
+			return nil, fmt.Errorf("%q is not an address: expected HOST:PORT", a)
+		}
+		addresses[i] = a
+	}
+	return addresses, nil
 }

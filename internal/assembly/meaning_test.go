@@ -2,6 +2,7 @@ package assembly_test
 
 import (
 	"context"
+	"net"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -79,13 +80,34 @@ func TestAWorkerRefusesWhatHasNoMeaning(t *testing.T) {
 	}
 }
 
-// TestConnectRefusesAnAddressThatIsEmpty, which could never be reached.
-func TestConnectRefusesAnAddressThatIsEmpty(t *testing.T) {
+// TestConnectRefusesAnAddressThatCannotBe, since it could never be reached.
+func TestConnectRefusesAnAddressThatCannotBe(t *testing.T) {
 	t.Parallel()
-	for _, target := range []string{"", "127.0.0.1:1,,127.0.0.1:2", ",127.0.0.1:1"} {
+	for _, target := range []string{"", "127.0.0.1:1,,127.0.0.1:2", "127.0.0.1:1, ", ",127.0.0.1:1", "dns:///a:1,dns:///b:1"} {
 		if conn, err := assembly.Connect(target); err == nil {
 			conn.Close()
 			t.Errorf("%q is taken", target)
 		}
+	}
+}
+
+// TestAddressesMayHaveSpacesBetweenThem, as people write lists: each of them is reached.
+func TestAddressesMayHaveSpacesBetweenThem(t *testing.T) {
+	t.Parallel()
+	reached := listen(t)
+	defer reached.Close()
+	conn, err := assembly.Connect(proctest.FreeAddress(t) + ", " + reached.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	conn.Connect()
+	if err := reached.(*net.TCPListener).SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if made, err := reached.Accept(); err != nil {
+		t.Errorf("nobody came: %v", err)
+	} else {
+		made.Close()
 	}
 }

@@ -91,6 +91,7 @@ func readToken(data []byte) (string, error) {
 // allLocal reports whether all addresses of a target are on this machine.
 func allLocal(target string) bool {
 	for _, address := range strings.Split(target, ",") {
+		address = strings.TrimSpace(address)
 		if at := strings.LastIndexByte(address, '/'); at >= 0 {
 			if strings.HasPrefix(address, "unix:") {
 				continue

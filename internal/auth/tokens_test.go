@@ -261,7 +261,7 @@ func TestWhereATokenMayGo(t *testing.T) {
 	}{
 		{ClientFlags{}, "far:7070", true},
 		{ClientFlags{Token: "x"}, "127.0.0.1:7070", true},
-		{ClientFlags{TokenFile: token}, "localhost:7070,[::1]:7070", true},
+		{ClientFlags{TokenFile: token}, "localhost:7070, [::1]:7070", true},
 		{ClientFlags{TokenFile: token}, "dns:///localhost:7070", true},
 		{ClientFlags{TokenFile: token}, "unix:///run/far.sock", true},
 		{ClientFlags{TokenFile: token}, "far:7070", false},
