@@ -10,6 +10,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/redis/go-redis/v9"
 	"go.opentelemetry.io/otel"
 
@@ -35,17 +36,19 @@ const (
 // it also serves metrics for Prometheus there. Logs, including those of Redis clients, also go to
 // the handler. Secrets are removed from everything. Call it once in a process.
 func Measure(ctx context.Context, service, listen string, logs slog.Handler, secrets *redact.Redactor) (*Instruments, error) {
+	// Export errors are only logged locally, because exporting them would fail too. What OpenTelemetry
+	// says of its variables when it is set up goes there as well, since it quotes them.
+	here := slog.New(secrets.Handler(logs))
+	otel.SetLogger(logr.FromSlogHandler(here.Handler()))
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
+		here.WarnContext(ctx, "some telemetry data is lost", "error", err)
+	}))
 	t, err := telemetry.Open(ctx, telemetry.Config{
 		Service: service, Instance: processName(), Getenv: os.Getenv, Prometheus: listen != "", Clean: secrets.String,
 	})
 	if err != nil {
 		return nil, err
 	}
-	// Export errors are only logged locally, because exporting them would fail too.
-	here := slog.New(secrets.Handler(logs))
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
-		here.WarnContext(ctx, "some telemetry data is lost", "error", err)
-	}))
 	m := &Instruments{Telemetry: t, Logger: slog.New(secrets.Handler(t.LogHandler(logs)))}
 	redis.SetLogger(newRedisLog(m.Logger))
 	if listen == "" {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/url"
 	"strconv"
 	"time"
 
@@ -214,42 +213,6 @@ func isExported(getenv func(string) string, signal string) bool {
 		return false
 	}
 	return getenv("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || getenv("OTEL_EXPORTER_OTLP_"+signal+"_ENDPOINT") != ""
-}
-
-// checkExporters rejects unknown exporters. For signals that are exported it also rejects
-// endpoints that are not URLs, which would be taken for another address, and unsupported
-// protocols, which the receiver would not understand.
-func checkExporters(getenv func(string) string) error {
-	if isTrue(getenv("OTEL_SDK_DISABLED")) {
-		return nil
-	}
-	var all []error
-	for _, signal := range []string{"TRACES", "METRICS", "LOGS"} {
-		exporter := "OTEL_" + signal + "_EXPORTER"
-		if name := getenv(exporter); name != "" && name != "otlp" && name != "none" {
-			all = append(all, fmt.Errorf("%s is %q, must be otlp or none", exporter, name))
-		}
-		endpoint := "OTEL_EXPORTER_OTLP_" + signal + "_ENDPOINT"
-		if getenv(endpoint) == "" {
-			endpoint = "OTEL_EXPORTER_OTLP_ENDPOINT"
-		}
-		if isExported(getenv, signal) && !isEndpoint(getenv(endpoint)) {
-			all = append(all, fmt.Errorf("%s must be a URL like http://127.0.0.1:4317, or with https or unix", endpoint))
-		}
-		protocol := "OTEL_EXPORTER_OTLP_" + signal + "_PROTOCOL"
-		if getenv(protocol) == "" {
-			protocol = "OTEL_EXPORTER_OTLP_PROTOCOL"
-		}
-		if name := getenv(protocol); name != "" && name != "grpc" && isExported(getenv, signal) {
-			all = append(all, fmt.Errorf("%s is %q, must be grpc; name a port for gRPC (4317 rather than 4318)", protocol, name))
-		}
-	}
-	return joinDistinct(all)
-}
-
-func isEndpoint(text string) bool {
-	u, err := url.Parse(text)
-	return err == nil && ((u.Scheme == "http" || u.Scheme == "https") && u.Host != "" || u.Scheme == "unix" && u.Path != "")
 }
 
 func isTrue(text string) bool {

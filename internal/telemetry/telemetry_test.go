@@ -154,7 +154,7 @@ func TestSampling(t *testing.T) {
 // instead of nothing being sent, or it being sent in a way that nobody there understands.
 func TestWhatCanNotBeDone(t *testing.T) {
 	t.Parallel()
-	const endpoint, protocol = "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_PROTOCOL"
+	const endpoint, protocol, headers = "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_PROTOCOL", "OTEL_EXPORTER_OTLP_HEADERS"
 	for name, test := range map[string]struct {
 		env  map[string]string
 		want string // in the refusal; empty: it is taken
@@ -174,10 +174,16 @@ func TestWhatCanNotBeDone(t *testing.T) {
 		"Prometheus":                   {map[string]string{"OTEL_METRICS_EXPORTER": "prometheus"}, "OTEL_METRICS_EXPORTER is"},
 		"several":                      {map[string]string{endpoint: "http://127.0.0.1:4317", "OTEL_LOGS_EXPORTER": "otlp,console"}, "OTEL_LOGS_EXPORTER is"},
 		"the console, and all is off":  {map[string]string{"OTEL_SDK_DISABLED": "true", "OTEL_TRACES_EXPORTER": "console"}, ""},
+		"headers":                      {map[string]string{endpoint: "http://127.0.0.1:4317", headers: "authorization=Basic%20a2V5,x-scope = 1"}, ""},
+		"headers, and nothing is sent": {map[string]string{headers: "authorization: Bearer key"}, ""},
+		"a header as HTTP writes it":   {map[string]string{endpoint: "http://127.0.0.1:4317", headers: "authorization: Bearer key"}, headers + " must be like name=value"},
+		"a header that is no name":     {map[string]string{endpoint: "http://127.0.0.1:4317", headers: "x y=key"}, headers + " must be like name=value"},
+		"a percent sign in a header":   {map[string]string{endpoint: "http://127.0.0.1:4317", headers: "authorization=key%"}, headers + " must be like name=value"},
+		"a header of logs":             {map[string]string{endpoint: "http://127.0.0.1:4317", "OTEL_EXPORTER_OTLP_LOGS_HEADERS": "a=b,key"}, "OTEL_EXPORTER_OTLP_LOGS_HEADERS must be like name=value"},
 		"HTTP to where it is not sent": {map[string]string{"OTEL_EXPORTER_OTLP_LOGS_ENDPOINT": "http://127.0.0.1:4317", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "http/protobuf"}, ""},
 	} {
 		m, err := Open(t.Context(), Config{Service: "test", Instance: "1", Getenv: func(name string) string { return test.env[name] }})
-		if (err == nil) != (test.want == "") || err != nil && strings.Count(err.Error(), test.want) != 1 {
+		if (err == nil) != (test.want == "") || err != nil && (strings.Count(err.Error(), test.want) != 1 || strings.Contains(err.Error(), "key")) {
 			t.Errorf("%s: %v, want %q", name, err, test.want)
 		}
 		if err == nil {
