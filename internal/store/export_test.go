@@ -123,3 +123,10 @@ func (c counting) load(ctx context.Context, lookups ...lookup) error {
 	}
 	return c.transaction.load(ctx, lookups...)
 }
+
+// ReadTransaction is the kind of a transaction of a connection that reads: its isolation, and whether
+// it is read-only.
+func ReadTransaction(ctx context.Context, s *Store) (isolation, readOnly string, err error) {
+	err = s.db.(*postgres).reads.QueryRow(ctx, "SELECT current_setting('transaction_isolation'), current_setting('transaction_read_only')").Scan(&isolation, &readOnly)
+	return isolation, readOnly, err
+}

@@ -90,7 +90,7 @@ func (w *pgWriter) connect(ctx context.Context) error {
 	if err != nil {
 		return transientError{err}
 	}
-	if err := prepareConnection(ctx, conn); err != nil {
+	if err := prepareConnection(ctx, conn, ""); err != nil {
 		return transientError{errors.Join(err, conn.Close(ctx))}
 	}
 	w.conn, w.sent = conn, nil

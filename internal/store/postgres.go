@@ -61,11 +61,10 @@ var settings = map[string]string{
 	"idle_in_transaction_session_timeout": "10s",
 }
 
-// readSettings are those of the pool that reads. Queries that are sent together are one
-// transaction, and with these settings they see one state of the database.
-var readSettings = map[string]string{
-	"default_transaction_isolation": "repeatable read", "default_transaction_read_only": "on",
-}
+// readOnly sets up a connection of the pool that reads. Queries that are sent together are one
+// transaction, and so they see one state of the database. Connections are not opened with these
+// settings, because a URL may ask for a server that accepts writes (target_session_attrs=read-write).
+const readOnly = "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 
 var (
 	errUnreachable    = ErrUnavailable.With("the database could not be reached")
@@ -118,16 +117,13 @@ func openPostgres(ctx context.Context, url string, log *slog.Logger) (*postgres,
 		config.ConnConfig.RuntimeParams[name] = value
 	}
 	config.ConnConfig.ConnectTimeout, config.ConnConfig.DialFunc = reachTimeout, dial
-	config.AfterConnect = prepareConnection
+	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error { return prepareConnection(ctx, conn, readOnly) }
 	config.ShouldPing = neverPing
 	if err := migratePostgres(ctx, config.ConnConfig, log); err != nil {
 		return nil, explainRefusal(config.ConnConfig, fmt.Errorf("migrating its schema: %w", err))
 	}
 	db := &postgres{config: config.ConnConfig.Copy(), log: log}
 	db.coalescer.db = db
-	for name, value := range readSettings {
-		config.ConnConfig.RuntimeParams[name] = value
-	}
 	if db.reads, err = pgxpool.NewWithConfig(ctx, config); err != nil {
 		return nil, err
 	}
@@ -168,10 +164,10 @@ func quoted(name string) string {
 }
 
 // prepareConnection lets a connection read and write strings as bytes, and makes sure that its
-// commits are durable.
-func prepareConnection(ctx context.Context, conn *pgx.Conn) error {
+// commits are durable. It then executes another statement, if there is one.
+func prepareConnection(ctx context.Context, conn *pgx.Conn, more string) error {
 	registerTypes(conn.TypeMap())
-	_, err := conn.Exec(ctx, "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'")
+	_, err := conn.Exec(ctx, "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off';"+more)
 	return err
 }
 

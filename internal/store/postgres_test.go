@@ -69,3 +69,27 @@ func execPostgres(t *testing.T, url, statement string) {
 		t.Fatal(err)
 	}
 }
+
+// TestAServerForWrites: a URL that names several servers may ask for the one that accepts writes,
+// and the connections that only read are to that one too.
+func TestAServerForWrites(t *testing.T) {
+	t.Parallel()
+	for _, attrs := range []string{"read-write", "primary"} {
+		url := pgtest.Start(t).Database(t)
+		separator := "?"
+		if strings.Contains(url, "?") {
+			separator = "&"
+		}
+		db, err := store.Open(t.Context(), store.Config{Database: url + separator + "target_session_attrs=" + attrs})
+		if err != nil {
+			t.Fatal(err)
+		}
+		isolation, readOnly, err := store.ReadTransaction(t.Context(), db)
+		if err != nil || isolation != "repeatable read" || readOnly != "on" {
+			t.Errorf("a transaction of one that reads is %q, read-only is %q, %v", isolation, readOnly, err)
+		}
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
