@@ -137,6 +137,8 @@ func openPostgres(ctx context.Context, url string, log *slog.Logger) (*postgres,
 const (
 	codeNoDatabase    = "3D000"
 	codeNoPrivilege   = "42501"
+	codeNoSetting     = "42704"
+	codeProtocol      = "08P01"
 	classUnauthorized = "28"
 )
 
@@ -146,12 +148,17 @@ var ErrRefused = errors.New("the server refuses it")
 
 // explainRefusal says how to resolve a lasting refusal. It returns other errors unchanged.
 func explainRefusal(config *pgx.ConnConfig, err error) error {
+	connecting := errors.As(err, new(*pgconn.ConnectError))
 	switch code := codeOf(err); {
 	case code == codeNoDatabase:
 		return fmt.Errorf("%w: there is no such database; make it with: createdb --owner %s %s: %w", ErrRefused, config.User, config.Database, err)
 	case code == codeNoPrivilege:
 		return fmt.Errorf("%w: user %s may not create tables there; it must own the database and any tables in it: ALTER DATABASE %s OWNER TO %s: %w",
 			ErrRefused, config.User, quoted(config.Database), quoted(config.User), err)
+	case connecting && code == codeNoSetting:
+		return fmt.Errorf("%w: it does not know a setting that the URL has after its ?: %w", ErrRefused, err)
+	case connecting && code == codeProtocol && strings.Contains(err.Error(), "startup parameter"):
+		return fmt.Errorf("%w: it seems to be a pooler, such as pgbouncer; connect to PostgreSQL itself: %w", ErrRefused, err)
 	case strings.HasPrefix(code, classUnauthorized):
 		return fmt.Errorf("%w: user %s may not connect; look at the user and the password in the URL, and at the server's pg_hba.conf: %w", ErrRefused, config.User, err)
 	}

@@ -5,12 +5,14 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgproto3"
 
 	"github.com/coppice-run/coppice/internal/pgtest"
 	"github.com/coppice-run/coppice/internal/store"
@@ -83,6 +85,46 @@ func TestARoleThatMayMakeNoTables(t *testing.T) {
 		t.Fatal(err)
 	}
 	running(t, c)
+}
+
+// TestWhatThePostgresIsNot: who puts a pooler between, or a setting into the URL that no server
+// knows, is told so, instead of trying again.
+func TestWhatThePostgresIsNot(t *testing.T) {
+	t.Parallel()
+	for url, want := range map[string]string{
+		pgtest.Start(t).URL() + "&frobnicate=1":            "does not know a setting",
+		"postgres://app@" + pooler(t) + "?sslmode=disable": "connect to PostgreSQL itself",
+	} {
+		_, err := store.Open(t.Context(), store.Config{Database: url})
+		if !errors.Is(err, store.ErrRefused) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: it is told %v, not %s", url, err, want)
+		}
+	}
+}
+
+// pooler refuses the settings of each connection, as pgbouncer does. It gives its address.
+func pooler(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			from := pgproto3.NewBackend(conn, conn)
+			if _, err := from.ReceiveStartupMessage(); err == nil {
+				from.Send(&pgproto3.ErrorResponse{Severity: "FATAL", Code: "08P01", Message: "unsupported startup parameter: jit"})
+				_ = from.Flush() // nobody may wait for it
+			}
+			conn.Close()
+		}
+	}()
+	return l.Addr().String()
 }
 
 // bulky is text that takes room however it is packed.
