@@ -2,7 +2,9 @@ package worker
 
 import (
 	"context"
+	"io"
 	"log/slog"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,11 +20,12 @@ type quiet struct {
 	pb.WorkerServiceClient
 	installation  string
 	opened, ended chan time.Time // of each stream
+	broke         *atomic.Int32  // how many streams were not closed in order; may be nil
 }
 
 func (q quiet) Work(ctx context.Context, _ ...grpc.CallOption) (pb.WorkerService_WorkClient, error) {
 	q.opened <- time.Now()
-	return &quietStream{ctx: ctx, installation: q.installation, ended: q.ended}, nil
+	return &quietStream{ctx: ctx, installation: q.installation, ended: q.ended, broke: q.broke, closed: make(chan struct{})}, nil
 }
 
 type quietStream struct {
@@ -30,11 +33,17 @@ type quietStream struct {
 	ctx          context.Context
 	installation string
 	ended        chan time.Time
+	broke        *atomic.Int32
+	closed       chan struct{}
 	welcomed     bool
 }
 
 func (s *quietStream) Send(*pb.WorkRequest) error { return s.ctx.Err() }
-func (s *quietStream) CloseSend() error           { return nil }
+
+func (s *quietStream) CloseSend() error {
+	close(s.closed)
+	return nil
+}
 
 func (s *quietStream) Recv() (*pb.WorkResponse, error) {
 	if !s.welcomed {
@@ -47,18 +56,25 @@ func (s *quietStream) Recv() (*pb.WorkResponse, error) {
 	select {
 	case <-time.After(wire.HeartbeatInterval):
 		return &pb.WorkResponse{Kind: &pb.WorkResponse_Heartbeat{Heartbeat: &pb.Heartbeat{}}}, nil
+	case <-s.closed:
+		s.ended <- time.Now()
+		return nil, io.EOF
 	case <-s.ctx.Done():
+		if s.broke != nil {
+			s.broke.Add(1)
+		}
 		s.ended <- time.Now()
 		return nil, s.ctx.Err()
 	}
 }
 
-// TestAnIdleSlotIsSoonConnectedAgain when its stream has ended for its age, however often.
+// TestAnIdleSlotIsSoonConnectedAgain when its stream has ended for its age, however often. Each is
+// closed in order: of a stream that breaks, an orchestrator asks whether its worker is dead.
 func TestAnIdleSlotIsSoonConnectedAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const streams = 20
-		q := quiet{opened: make(chan time.Time), ended: make(chan time.Time, streams)}
+		q := quiet{opened: make(chan time.Time), ended: make(chan time.Time, streams), broke: new(atomic.Int32)}
 		l := (&Worker{Config: Config{Client: q, Now: time.Now, Logger: slog.New(slog.DiscardHandler)}, replicas: newReplicaEndpoints()}).newConn()
 		ctx, stop := context.WithCancel(t.Context())
 		over := make(chan struct{})
@@ -75,5 +91,8 @@ func TestAnIdleSlotIsSoonConnectedAgain(t *testing.T) {
 		}
 		stop()
 		<-over
+		if n := q.broke.Load(); n > 0 {
+			t.Errorf("%d of %d streams were not closed in order", n, streams)
+		}
 	})
 }

@@ -137,11 +137,15 @@ func (s *workStream) watch(now func() time.Time, beat func(), rest func() bool) 
 		case <-s.broken:
 			return
 		}
-		silent := s.silence.Tick() && s.features().Has(wire.FeatureHeartbeat)
-		old := s.isExpired(now()) && rest()
-		if silent || old {
-			s.expired.Store(old)
+		switch {
+		case s.silence.Tick() && s.features().Has(wire.FeatureHeartbeat):
 			s.cancel()
+			return
+		case s.isExpired(now()) && rest():
+			// It is closed in order. If it broke, the orchestrator would check whether the worker is
+			// dead, and if the worker stops then, take it for that.
+			s.expired.Store(true)
+			close(s.abandoned)
 			return
 		}
 	}
