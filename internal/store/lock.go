@@ -41,6 +41,25 @@ func makeFile(name string) error {
 	return err
 }
 
+// checkWritable returns an error if the file of a database, or one that SQLite has made beside it,
+// cannot be written. SQLite would make the others with the rights of the database, also those that
+// it lacks, and would not say which of them it cannot write.
+func checkWritable(file string) error {
+	for _, name := range []string{file, file + "-wal", file + "-shm"} {
+		opened, err := os.OpenFile(name, os.O_RDWR, 0)
+		switch {
+		case err == nil:
+			err = opened.Close()
+		case errors.Is(err, fs.ErrNotExist):
+			err = nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // fileLock keeps other processes from a database. The kernel releases it when the process ends,
 // however it ends.
 type fileLock struct{ file *os.File }

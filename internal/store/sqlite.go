@@ -47,7 +47,10 @@ func openSQLite(ctx context.Context, name string, logger *slog.Logger) (*sqlite,
 	if err != nil {
 		return nil, err
 	}
-	db, err := openLocked(ctx, file, logger)
+	var db *sqlite
+	if err = checkWritable(file); err == nil {
+		db, err = openLocked(ctx, file, logger)
+	}
 	if err != nil {
 		return nil, errors.Join(err, lock.release())
 	}

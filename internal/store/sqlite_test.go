@@ -213,6 +213,35 @@ func TestUnusableFiles(t *testing.T) {
 	}
 }
 
+// TestFilesThatCannotBeWritten are named, and nothing is made beside them that could not be
+// written either once they can.
+func TestFilesThatCannotBeWritten(t *testing.T) {
+	t.Parallel()
+	if os.Getuid() != 0 { // who may write everything
+		c := fresh(t)
+		if err := os.WriteFile(c.Database, nil, 0o400); err != nil {
+			t.Fatal(err)
+		}
+		_, err := store.Open(t.Context(), c)
+		if err == nil || !strings.Contains(err.Error(), c.Database+": permission denied") {
+			t.Errorf("of a file that cannot be written it says %v", err)
+		}
+		if made, err := filepath.Glob(c.Database + "-*"); err != nil || len(made) > 0 {
+			t.Errorf("beside it are %q, %v", made, err)
+		}
+	}
+	for _, beside := range []string{"-wal", "-shm"} {
+		c := fresh(t)
+		if err := os.Mkdir(c.Database+beside, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		_, err := store.Open(t.Context(), c)
+		if err == nil || !strings.Contains(err.Error(), c.Database+beside+": is a directory") {
+			t.Errorf("of what it cannot write beside it says %v", err)
+		}
+	}
+}
+
 // damaged writes a database of which only the first page can be read.
 func damaged(t *testing.T, path string) {
 	t.Helper()
