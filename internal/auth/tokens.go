@@ -82,9 +82,30 @@ func OpenTokens(path string, log *slog.Logger) (*Tokens, error) {
 	return &Tokens{file: file, now: time.Now}, nil
 }
 
+// expiryFormats are those of a date, or a time, in YAML.
+var expiryFormats = []string{"2006-1-2T15:4:5Z07:00", "2006-1-2t15:4:5Z07:00", "2006-1-2 15:4:5", "2006-1-2"}
+
+// parseExpiry parses when a token expires; empty: never. The YAML package is not asked for a time,
+// because it takes what it does not understand for none.
+func parseExpiry(text string) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	for _, format := range expiryFormats {
+		if t, err := time.Parse(format, text); err == nil {
+			return t, nil
+		}
+	}
+	return time.Time{}, fmt.Errorf("expires is %q; it must be a time such as 2027-02-19T20:21:31Z", text)
+}
+
 func parseTokens(data []byte) (grants, error) {
 	var file struct {
-		Tokens []Entry `yaml:"tokens"`
+		Tokens []struct {
+			Name, Tenant, Expires string
+			Role                  Role
+			SHA256                string `yaml:"sha256"`
+		} `yaml:"tokens"`
 	}
 	if err := yaml.UnmarshalWithOptions(data, &file, yaml.Strict()); err != nil {
 		return nil, errors.New(yaml.FormatError(err, false, false)) // it quotes no line, so it reveals no secret
@@ -97,8 +118,12 @@ func parseTokens(data []byte) (grants, error) {
 	}
 	all := make(grants, len(file.Tokens))
 	for i, e := range file.Tokens {
-		g := grant{who: Identity{e.Name, e.Tenant, e.Role}, expires: e.Expires}
-		if err := g.who.Check(); err != nil {
+		g := grant{who: Identity{e.Name, e.Tenant, e.Role}}
+		var err error
+		if g.expires, err = parseExpiry(e.Expires); err == nil {
+			err = g.who.Check()
+		}
+		if err != nil {
 			return nil, fmt.Errorf("token %d, %q: %w", i+1, e.Name, err)
 		}
 		sum, err := hex.DecodeString(e.SHA256)

@@ -248,6 +248,27 @@ func TestAdmit(t *testing.T) {
 	}
 }
 
+// TestWhenATokenExpires: what is no time is refused, rather than that the token never expires.
+func TestWhenATokenExpires(t *testing.T) {
+	t.Parallel()
+	line := "tokens: [{role: worker, sha256: '" + strings.Repeat("0", 64) + "', expires: %s}]"
+	at := time.Date(2030, 2, 1, 0, 0, 0, 0, time.UTC)
+	for text, want := range map[string]time.Time{
+		"2030-02-01T00:00:00Z": at, "2030-02-01T01:00:00.5+01:00": at.Add(time.Second / 2), `"2030-02-01"`: at, "2030-2-1": at, "2030-02-01 00:00:00": at,
+		"": {}, "null": {}, "~": {},
+	} {
+		all, err := parseTokens(fmt.Appendf(nil, line, text))
+		if got := all[[32]byte{}].expires; err != nil || !got.Equal(want) {
+			t.Errorf("expires: %s is %s, %v, want %s", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"tomorrow", "720h", "2030-02-01T00:00:00", "2030-02-30", "01.02.2030", "1893456000", "[]", "true"} {
+		if all, err := parseTokens(fmt.Appendf(nil, line, text)); err == nil {
+			t.Errorf("expires: %s is taken for %s", text, all[[32]byte{}].expires)
+		}
+	}
+}
+
 func TestWhereATokenMayGo(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
