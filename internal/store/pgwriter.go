@@ -54,11 +54,11 @@ func (w *pgWriter) transact(ctx context.Context, work func(transaction) error) e
 
 // attempt makes one transaction. After a transientError nothing of it is stored.
 func (w *pgWriter) attempt(ctx context.Context, work func(transaction) error) error {
-	ctx, cancel := context.WithTimeout(ctx, w.timeout)
-	defer cancel()
 	if err := w.connect(ctx); err != nil {
 		return err
 	}
+	ctx, cancel := context.WithTimeout(ctx, w.timeout)
+	defer cancel()
 	tx := w.begin()
 	if err := work(tx); err != nil {
 		return w.rollback(ctx, errors.Join(err, tx.finishAhead()))
@@ -81,12 +81,17 @@ func (w *pgWriter) attempt(ctx context.Context, work func(transaction) error) er
 	return transientError{err}
 }
 
-// connect opens a connection if there is none.
+// connect opens a connection if there is none. The timeout applies to each of the servers that the
+// URL names, or the first one that does not respond would leave no time for the others.
 func (w *pgWriter) connect(ctx context.Context) error {
 	if w.conn != nil && !w.conn.IsClosed() {
 		return nil
 	}
-	conn, err := pgx.ConnectConfig(ctx, w.db.config)
+	ctx, cancel := context.WithTimeout(ctx, stallTimeout)
+	defer cancel()
+	config := w.db.config.Copy()
+	config.ConnectTimeout = min(config.ConnectTimeout, w.timeout)
+	conn, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
 		return transientError{err}
 	}

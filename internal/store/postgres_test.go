@@ -2,8 +2,10 @@ package store_test
 
 import (
 	"fmt"
+	"net"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -91,5 +93,21 @@ func TestAServerForWrites(t *testing.T) {
 		if err := db.Close(); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// TestOneOfTheServersDoesNotRespond: the others are reached, also by the connection of heartbeats,
+// which has the least patience.
+func TestOneOfTheServersDoesNotRespond(t *testing.T) {
+	t.Parallel()
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // it accepts, and says nothing
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	url := strings.Replace(pgtest.Start(t).Database(t), "@", "@"+silent.Addr().String()+",", 1)
+	db := running(t, store.Config{Database: url})
+	if _, err := db.Heartbeat(t.Context(), "replica", 1, time.Minute); err != nil {
+		t.Error(err)
 	}
 }
