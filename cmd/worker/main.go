@@ -88,7 +88,7 @@ func (f *options) choose(m *assembly.Instruments) (provider.Choice, error) {
 	}
 	chosen, err := provider.Choose(f.Flags, os.Getenv, m.Logger, tries)
 	if chosen.Demo {
-		m.Logger.Warn("no model provider is configured, so agents run the built-in demo scenario: set ANTHROPIC_API_KEY, OPENAI_API_KEY or OPENAI_BASE_URL, or name a scenario")
+		m.Logger.Warn("no model provider is configured, so agents run the built-in demo scenario: configure one, or name a scenario", "variables", provider.Variables())
 	}
 	return chosen, err
 }

@@ -3,7 +3,6 @@
 package provider
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"strconv"
@@ -51,14 +50,14 @@ func Choose(f Flags, getenv func(string) string, log *slog.Logger, observe retry
 		return Choice{}, fmt.Errorf("--patience is %s; it has to be more than 0", f.Patience)
 	}
 	m := &Models{
-		flags: f, log: log, thinking: thinking, limiter: ratelimit.New(log), observer: observe, backends: map[string]*backend{},
+		flags: f, log: log, thinking: thinking, limiter: ratelimit.New(log), observer: observe,
 	}
 	if err := m.open(getenv); err != nil {
 		return Choice{}, err
 	}
 	if len(m.backends) == 0 {
 		if f.Model != "" {
-			return Choice{}, errors.New("--model is set, but no provider is configured: set ANTHROPIC_API_KEY, OPENAI_API_KEY or OPENAI_BASE_URL")
+			return Choice{}, fmt.Errorf("--model is set, but no provider is configured: set one of %s", Variables())
 		}
 		return Scripted("")
 	}
