@@ -47,8 +47,6 @@ type Request struct {
 	// of the conversation and is sent anew with each call. Providers put it after the part of
 	// the prompt that they cache.
 	Reminder string
-	// MaxTokens bounds the answer. 0 means the provider's default.
-	MaxTokens int
 
 	// The caller. Providers at most pass these on as metadata. The scripted model chooses its
 	// steps by them.

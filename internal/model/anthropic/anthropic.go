@@ -25,12 +25,11 @@ import (
 
 // Config configures a [Model].
 type Config struct {
-	Key       string
-	BaseURL   string       // empty: Anthropic's own server
-	Model     string       // default model; required
-	MaxTokens int          // default bound of an answer; 0: 32,000
-	Thinking  Thinking     // zero: the model decides
-	HTTP      *http.Client // required; see [upstream.NewClient]
+	Key      string
+	BaseURL  string       // empty: Anthropic's own server
+	Model    string       // default model; required
+	Thinking Thinking     // zero: the model decides
+	HTTP     *http.Client // required; see [upstream.NewClient]
 }
 
 // Thinking says whether and how much a model reasons before it answers.
@@ -39,6 +38,7 @@ type Thinking struct {
 	Tokens   int64 // if above 0: the budget, in addition to the tokens of the answer
 }
 
+// defaultMaxTokens bounds an answer. The API requires a bound.
 const defaultMaxTokens = 32_000
 
 // Model calls the API. It implements [model.Model].
@@ -58,9 +58,6 @@ func New(c Config) (*Model, error) {
 		return nil, errors.New("anthropic: the name of a model is required")
 	case c.HTTP == nil:
 		return nil, errors.New("anthropic: an HTTP client is required")
-	}
-	if c.MaxTokens == 0 {
-		c.MaxTokens = defaultMaxTokens
 	}
 	options := []option.RequestOption{
 		option.WithEnvironmentProduction(), option.WithHTTPClient(c.HTTP),

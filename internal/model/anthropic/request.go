@@ -1,6 +1,7 @@
 package anthropic
 
 import (
+	"cmp"
 	"strings"
 
 	sdk "github.com/anthropics/anthropic-sdk-go"
@@ -20,14 +21,8 @@ import (
 // provider looks back only 20 blocks.
 func (c Config) params(req *model.Request) sdk.MessageNewParams {
 	p := sdk.MessageNewParams{
-		Model: req.Model, MaxTokens: int64(req.MaxTokens),
+		Model: cmp.Or(req.Model, c.Model), MaxTokens: defaultMaxTokens,
 		Tools: tools(req.Tools), Messages: remind(messages(conversation.Shape(req.Messages)), req.Reminder),
-	}
-	if req.Model == "" {
-		p.Model = c.Model
-	}
-	if req.MaxTokens == 0 {
-		p.MaxTokens = int64(c.MaxTokens)
 	}
 	if strings.TrimSpace(req.System) != "" {
 		p.System = []sdk.TextBlockParam{{Text: req.System, CacheControl: sdk.NewCacheControlEphemeralParam()}}

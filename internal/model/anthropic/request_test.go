@@ -30,15 +30,15 @@ func TestRequests(t *testing.T) {
 		{
 			"a question",
 			model.Request{Messages: []tree.Message{said(tree.RoleUser, tree.Text{Text: "hi"})}},
-			`{"max_tokens":9,"messages":[{"content":[{"text":"hi",MARK,"type":"text"}],"role":"user"}],"model":"m"}`,
+			`{"max_tokens":32000,"messages":[{"content":[{"text":"hi",MARK,"type":"text"}],"role":"user"}],"model":"m"}`,
 		},
 		{
 			"system, tools, and another model",
 			model.Request{
-				Model: "n", MaxTokens: 5, System: "be", Messages: []tree.Message{said(tree.RoleUser, tree.Text{Text: "hi"})},
+				Model: "n", System: "be", Messages: []tree.Message{said(tree.RoleUser, tree.Text{Text: "hi"})},
 				Tools: []model.ToolSpec{{Name: "a", Description: "A", Schema: json.RawMessage(`{"type":"object","x":1}`)}, {Name: "b", Schema: json.RawMessage(`{}`)}},
 			},
-			`{"max_tokens":5,"messages":[{"content":[{"text":"hi",MARK,"type":"text"}],"role":"user"}],"model":"n",` +
+			`{"max_tokens":32000,"messages":[{"content":[{"text":"hi",MARK,"type":"text"}],"role":"user"}],"model":"n",` +
 				`"system":[{"text":"be",MARK,"type":"text"}],` +
 				`"tools":[{"input_schema":{"type":"object","x":1},"name":"a","description":"A"},{"input_schema":{},"name":"b","description":"",MARK}]}`,
 		},
@@ -49,7 +49,7 @@ func TestRequests(t *testing.T) {
 				said(tree.RoleAssistant, tree.Thinking{Text: "hm", Signature: "s"}, tree.Thinking{Signature: redactedPrefix + "d"}, tree.Thinking{Text: "another's"}, tree.Text{Text: "ok"}, use),
 				said(tree.RoleTool, tree.ToolResult{Block: 4, Text: "no", IsError: true}),
 			}},
-			`{"max_tokens":9,"messages":[{"content":[{"text":"hi",MARK,"type":"text"}],"role":"user"},` +
+			`{"max_tokens":32000,"messages":[{"content":[{"text":"hi",MARK,"type":"text"}],"role":"user"},` +
 				`{"content":[{"signature":"s","thinking":"hm","type":"thinking"},{"data":"d","type":"redacted_thinking"},{"text":"ok","type":"text"},` +
 				`{"id":"c1","input":{"path":"."},"name":"ls","type":"tool_use"}],"role":"assistant"},` +
 				`{"content":[{"tool_use_id":"c1","is_error":true,MARK,"content":[{"text":"no","type":"text"}],"type":"tool_result"},{"text":"mind","type":"text"}],"role":"user"}],"model":"m"}`,
@@ -67,7 +67,7 @@ func TestRequests(t *testing.T) {
 					tree.Attachment{Kind: tree.AttachmentImage, URL: "https://h/i"},
 				),
 			}},
-			`{"max_tokens":9,"messages":[{"content":[{"source":{"data":"cG5n","media_type":"image/png","type":"base64"},MARK,"type":"image"}],"role":"user"},` +
+			`{"max_tokens":32000,"messages":[{"content":[{"source":{"data":"cG5n","media_type":"image/png","type":"base64"},MARK,"type":"image"}],"role":"user"},` +
 				`{"content":[{"text":"a","type":"text"}],"role":"assistant"},{"content":[{"source":{"data":"cGRm","media_type":"application/pdf","type":"base64"},"type":"document"},` +
 				`{"source":{"data":"txt","media_type":"text/plain","type":"text"},"type":"document"},{"source":{"url":"https://h/d","type":"url"},"type":"document"},` +
 				`{"text":"[an image, x, image/tiff, 4 bytes: it can't be shown here]","type":"text"},{"source":{"url":"https://h/i","type":"url"},MARK,"type":"image"}],"role":"user"}],"model":"m"}`,
@@ -77,13 +77,13 @@ func TestRequests(t *testing.T) {
 			model.Request{Messages: []tree.Message{
 				said(tree.RoleUser, tree.Text{Text: "hi"}), said(tree.RoleAssistant, tree.Thinking{Text: "x"}, tree.Text{Text: "a"}), said(tree.RoleUser, tree.Text{Text: "b"}),
 			}},
-			`{"max_tokens":9,"messages":[{"content":[{"text":"hi",MARK,"type":"text"}],"role":"user"},{"content":[{"text":"a","type":"text"}],"role":"assistant"},` +
+			`{"max_tokens":32000,"messages":[{"content":[{"text":"hi",MARK,"type":"text"}],"role":"user"},{"content":[{"text":"a","type":"text"}],"role":"assistant"},` +
 				`{"content":[{"text":"b",MARK,"type":"text"}],"role":"user"}],"model":"m"}`,
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			got, err := json.Marshal(Config{Model: "m", MaxTokens: 9}.params(&test.req))
+			got, err := json.Marshal(Config{Model: "m"}.params(&test.req))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -120,34 +120,31 @@ func TestThinkingLeavesRoom(t *testing.T) {
 	for _, test := range []struct {
 		model string
 		how   Thinking
-		own   int // bound of the request
 		want  int64
 		least int64 // of it for the answer
 	}{
-		{"m", Thinking{}, 0, 32_000, 32_000},
-		{"m", adaptive, 0, 32_000, 32_000},
-		{"m", tokens(2000), 0, 34_000, 32_000},
-		{"m", tokens(2000), 500, 2500, 500},
-		{"m", tokens(100_000), 0, 132_000, 32_000},
-		{"claude-opus-4-6", tokens(40_000), 0, 72_000, 32_000},
-		{"claude-sonnet-4-6", tokens(40_000), 0, 72_000, 32_000},
-		{"claude-sonnet-4-5-20250929", tokens(32_000), 0, 64_000, 32_000},
-		{"claude-sonnet-4-5-20250929", tokens(40_000), 0, 64_000, 32_000},
-		{"claude-opus-4-5", tokens(40_000), 0, 64_000, 32_000},
-		{"claude-haiku-4-5", tokens(64_000), 0, 64_000, 32_000},
-		{"claude-haiku-4-5", tokens(100_000), 500, 64_000, 500},
-		{"claude-opus-4-1-20250805", tokens(10_000), 0, 32_000, 22_000},
-		{"claude-opus-4-20250514", tokens(10_000), 0, 32_000, 22_000},
-		{"claude-opus-4-1-20250805", tokens(31_999), 0, 32_000, 16_000},
-		{"claude-opus-4-1-20250805", tokens(40_000), 0, 32_000, 16_000},
+		{"m", Thinking{}, 32_000, 32_000},
+		{"m", adaptive, 32_000, 32_000},
+		{"m", tokens(2000), 34_000, 32_000},
+		{"m", tokens(100_000), 132_000, 32_000},
+		{"claude-opus-4-6", tokens(40_000), 72_000, 32_000},
+		{"claude-sonnet-4-6", tokens(40_000), 72_000, 32_000},
+		{"claude-sonnet-4-5-20250929", tokens(32_000), 64_000, 32_000},
+		{"claude-sonnet-4-5-20250929", tokens(40_000), 64_000, 32_000},
+		{"claude-opus-4-5", tokens(40_000), 64_000, 32_000},
+		{"claude-haiku-4-5", tokens(64_000), 64_000, 32_000},
+		{"claude-opus-4-1-20250805", tokens(10_000), 32_000, 22_000},
+		{"claude-opus-4-20250514", tokens(10_000), 32_000, 22_000},
+		{"claude-opus-4-1-20250805", tokens(31_999), 32_000, 16_000},
+		{"claude-opus-4-1-20250805", tokens(40_000), 32_000, 16_000},
 	} {
-		p := Config{Model: test.model, MaxTokens: defaultMaxTokens, Thinking: test.how}.params(&model.Request{MaxTokens: test.own})
+		p := Config{Model: test.model, Thinking: test.how}.params(&model.Request{})
 		answer := p.MaxTokens
 		if on := p.Thinking.OfEnabled; on != nil {
 			answer -= on.BudgetTokens
 		}
 		if p.MaxTokens != test.want || answer != test.least {
-			t.Errorf("%s, %+v, %d: max_tokens is %d, %d of it for the answer, want %d", test.model, test.how, test.own, p.MaxTokens, answer, test.want)
+			t.Errorf("%s, %+v: max_tokens is %d, %d of it for the answer, want %d", test.model, test.how, p.MaxTokens, answer, test.want)
 		}
 	}
 }
@@ -196,14 +193,14 @@ func TestLostThoughts(t *testing.T) {
 		"an earlier is lost": {[]tree.Message{user, call(open), result, call(sealed), result}, false},
 		"the turn is over":   {[]tree.Message{user, call(open), result, said(tree.RoleAssistant, tree.Text{Text: "x"}), user}, true},
 	} {
-		p := Config{Model: "m", MaxTokens: 9000, Thinking: Thinking{Tokens: 2000}}.params(&model.Request{Messages: test.messages})
+		p := Config{Model: "m", Thinking: Thinking{Tokens: 2000}}.params(&model.Request{Messages: test.messages})
 		if got := p.Thinking.OfEnabled != nil; got != test.thinks {
 			t.Errorf("%s: it thinks: %t", name, got)
 		}
-		if got := p.MaxTokens > 9000; got != test.thinks {
+		if got := p.MaxTokens > defaultMaxTokens; got != test.thinks {
 			t.Errorf("%s: max_tokens is %d", name, p.MaxTokens)
 		}
-		p = Config{Model: "m", MaxTokens: 9000, Thinking: Thinking{Adaptive: true}}.params(&model.Request{Messages: test.messages})
+		p = Config{Model: "m", Thinking: Thinking{Adaptive: true}}.params(&model.Request{Messages: test.messages})
 		if p.Thinking.OfAdaptive == nil {
 			t.Errorf("%s: it does not think by itself", name)
 		}

@@ -39,16 +39,13 @@ func TestThinkingFitsTheModel(t *testing.T) {
 		"claude-fable-5-1":                 {true, false},
 		"global.anthropic.claude-fable-10": {true, false},
 	} {
-		p := Config{MaxTokens: 9000, Thinking: Thinking{Adaptive: true}}.params(&model.Request{Model: name})
+		p := Config{Thinking: Thinking{Adaptive: true}}.params(&model.Request{Model: name})
 		if got := p.Thinking.OfAdaptive != nil; got != want.adaptive || p.Thinking.OfEnabled != nil {
 			t.Errorf("%s thinks by itself: %t", name, got)
 		}
-		p = Config{MaxTokens: 9000, Thinking: Thinking{Tokens: 2000}}.params(&model.Request{Model: name})
+		p = Config{Thinking: Thinking{Tokens: 2000}}.params(&model.Request{Model: name})
 		if got := p.Thinking.OfEnabled != nil; got != want.tokens || p.Thinking.OfAdaptive != nil {
 			t.Errorf("%s takes a number: %t", name, got)
-		}
-		if got := p.MaxTokens > 9000; got != want.tokens {
-			t.Errorf("%s: max_tokens is %d", name, p.MaxTokens)
 		}
 	}
 }

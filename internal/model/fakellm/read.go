@@ -20,8 +20,8 @@ type requestReader struct {
 	open map[string]int // calls without a result, by id: their blocks
 }
 
-func newRequestReader(name string, maxTokens int) *requestReader {
-	return &requestReader{req: &model.Request{Model: name, MaxTokens: maxTokens}, seen: map[string]bool{}, open: map[string]int{}}
+func newRequestReader(name string) *requestReader {
+	return &requestReader{req: &model.Request{Model: name}, seen: map[string]bool{}, open: map[string]int{}}
 }
 
 var (

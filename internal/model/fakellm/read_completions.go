@@ -45,7 +45,7 @@ func (completions) read(body []byte) (*model.Request, error) {
 	if in.Model == "" || !in.Stream {
 		return nil, errors.New("model and stream are required")
 	}
-	r := newRequestReader(in.Model, 0)
+	r := newRequestReader(in.Model)
 	for _, t := range in.Tools {
 		if err := r.tool(t.Function.Name, t.Function.Description, t.Function.Parameters); err != nil {
 			return nil, err

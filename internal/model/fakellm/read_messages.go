@@ -47,7 +47,7 @@ func (messages) read(body []byte) (*model.Request, error) {
 	if n := in.marks(); n > maxMarks {
 		return nil, fmt.Errorf("%d blocks have cache_control, %d may", n, maxMarks)
 	}
-	r := newRequestReader(in.Model, in.MaxTokens)
+	r := newRequestReader(in.Model)
 	r.req.System = in.System.text()
 	for _, t := range in.Tools {
 		if err := r.tool(t.Name, t.Description, t.InputSchema); err != nil {

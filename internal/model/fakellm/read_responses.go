@@ -15,7 +15,6 @@ type responsesRequest struct {
 	Model        string `json:"model"`
 	Stream       bool   `json:"stream"`
 	Store        *bool  `json:"store"`
-	MaxTokens    int    `json:"max_output_tokens"`
 	Instructions string `json:"instructions"`
 	Tools        []struct {
 		Type        string          `json:"type"`
@@ -51,7 +50,7 @@ func (responses) read(body []byte) (*model.Request, error) {
 	if in.Model == "" || !in.Stream {
 		return nil, errors.New("model and stream are required")
 	}
-	r := newRequestReader(in.Model, in.MaxTokens)
+	r := newRequestReader(in.Model)
 	r.req.System = in.Instructions
 	for _, t := range in.Tools {
 		if t.Type != "function" || t.Strict == nil || *t.Strict {

@@ -24,12 +24,6 @@ func (c Config) params(req *model.Request) (sdk.ChatCompletionNewParams, error) 
 
 		PromptCacheKey: c.cacheKey(req),
 	}
-	switch {
-	case req.MaxTokens > 0 && c.BaseURL == "":
-		p.MaxCompletionTokens = param.NewOpt(int64(req.MaxTokens))
-	case req.MaxTokens > 0: // other servers only know the older name
-		p.MaxTokens = param.NewOpt(int64(req.MaxTokens))
-	}
 	for _, t := range req.Tools {
 		schema, err := schemaOf(&t)
 		if err != nil {

@@ -28,13 +28,13 @@ func TestRequests(t *testing.T) {
 			`{"messages":[{"content":"be","role":"system"},{"content":"hi","role":"user"}],"model":"m","stream_options":{"include_usage":true}}`,
 		},
 		{
-			"a bound at OpenAI's", Config{Model: "m"}, model.Request{Model: "n", MaxTokens: 7, Messages: []tree.Message{hi}},
-			`{"messages":[{"content":"hi","role":"user"}],"model":"n","max_completion_tokens":7,"stream_options":{"include_usage":true}}`,
+			"another model", Config{Model: "m"}, model.Request{Model: "n", Messages: []tree.Message{hi}},
+			`{"messages":[{"content":"hi","role":"user"}],"model":"n","stream_options":{"include_usage":true}}`,
 		},
 		{
-			"a bound elsewhere, and a tool", Config{Model: "m", BaseURL: "http://h/v1"},
-			model.Request{MaxTokens: 7, Messages: []tree.Message{hi}, Tools: []model.ToolSpec{{Name: "a", Description: "A", Schema: json.RawMessage(`{"type":"object"}`)}}},
-			`{"messages":[{"content":"hi","role":"user"}],"model":"m","max_tokens":7,"stream_options":{"include_usage":true},` +
+			"a tool, elsewhere", Config{Model: "m", BaseURL: "http://h/v1"},
+			model.Request{Messages: []tree.Message{hi}, Tools: []model.ToolSpec{{Name: "a", Description: "A", Schema: json.RawMessage(`{"type":"object"}`)}}},
+			`{"messages":[{"content":"hi","role":"user"}],"model":"m","stream_options":{"include_usage":true},` +
 				`"tools":[{"function":{"name":"a","description":"A","parameters":{"type":"object"}},"type":"function"}]}`,
 		},
 		{

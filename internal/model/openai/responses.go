@@ -57,9 +57,6 @@ func (c Config) responseParams(req *model.Request) (responses.ResponseNewParams,
 	if strings.TrimSpace(req.System) != "" {
 		p.Instructions = param.NewOpt(req.System)
 	}
-	if req.MaxTokens > 0 {
-		p.MaxOutputTokens = param.NewOpt(int64(req.MaxTokens))
-	}
 	for _, t := range req.Tools {
 		schema, err := schemaOf(&t)
 		if err != nil {

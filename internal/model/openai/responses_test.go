@@ -31,12 +31,12 @@ func TestResponsesRequests(t *testing.T) {
 		req    model.Request
 		want   string
 	}{
-		"a question, a bound and a tool": {
+		"a question and a tool": {
 			Config{Effort: "low"}, model.Request{
-				System: "be", Model: "n", MaxTokens: 7, Messages: []tree.Message{hi}, Reminder: "mind",
+				System: "be", Model: "n", Messages: []tree.Message{hi}, Reminder: "mind",
 				Tools: []model.ToolSpec{{Name: "a", Description: "A", Schema: json.RawMessage(`{"type":"object"}`)}},
 			},
-			`{"instructions":"be","max_output_tokens":7,"store":false,"include":["reasoning.encrypted_content"],` +
+			`{"instructions":"be","store":false,"include":["reasoning.encrypted_content"],` +
 				`"input":[{"content":[{"text":"hi","type":"input_text"},{"text":"mind","type":"input_text"}],"role":"user"}],"model":"n","reasoning":{"effort":"low"},` +
 				`"tools":[{"strict":false,"parameters":{"type":"object"},"name":"a","description":"A","type":"function"}]}`,
 		},
