@@ -48,8 +48,11 @@ type Request struct {
 	// the prompt that they cache.
 	Reminder string
 
-	// The caller. Providers at most pass these on as metadata. The scripted model chooses its
-	// steps by them.
+	// The caller. A model does not see it, but a request needs its Task and its Session: what a
+	// provider refused in a conversation is remembered by Task, and not at all without it
+	// (upstream.ConversationCache). Requests of a Session queue together at the rate limit, where
+	// sessions take turns. Servers other than the vendors' own get all four as headers, and the
+	// scripted model chooses its steps by them.
 	Session tree.SessionID
 	Task    tree.TaskID
 	Agent   string
