@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"math"
 	"net"
 	"os"
 	"os/signal"
@@ -40,26 +39,15 @@ type options struct {
 	MetricsListen string `env:"COPPICE_METRICS_LISTEN" placeholder:"HOST:PORT" help:"Address to serve Prometheus metrics on, at /metrics."`
 	PprofListen   string `env:"COPPICE_PPROF_LISTEN" placeholder:"HOST:PORT" help:"Loopback address to serve profiles on (/debug/pprof/); default: none."`
 
-	MaxDepth   int `env:"COPPICE_MAX_DEPTH" help:"Maximum depth of a task below the root."`
-	MaxWidth   int `env:"COPPICE_MAX_WIDTH" help:"Maximum number of children that one task may have in total, including those that have ended."`
-	MaxTotal   int `env:"COPPICE_MAX_TOTAL" help:"Maximum number of tasks of one session in total, including those that have ended."`
-	MaxRunning int `env:"COPPICE_MAX_RUNNING" help:"Maximum number of running tasks of one session; others are queued."`
-	MaxQueue   int `env:"COPPICE_MAX_QUEUE" help:"Maximum number of tasks of one session that wait for a worker; 0 means no limit."`
-	MaxTenant  int `env:"COPPICE_MAX_RUNNING_TENANT" default:"0" help:"Maximum number of running tasks of one tenant; others wait. 0 means no limit."`
-	MaxAll     int `env:"COPPICE_MAX_RUNNING_ALL" default:"0" help:"Maximum number of running tasks of all tenants; others wait. 0 means no limit. Must be the same for all orchestrators."`
-	MaxOutput  int `env:"COPPICE_MAX_OUTPUT_BYTES" help:"How much of a task's output is shown, in bytes; of longer output, the end is shown. 0 means the default."`
-	MaxPart    int `env:"COPPICE_MAX_PART_BYTES" help:"Maximum size of one message part, in bytes."`
+	assembly.LimitFlags
 
-	MaxIterations    int `env:"COPPICE_MAX_ITERATIONS" help:"Default limit of model calls for a run of a root; agents can override it."`
-	MaxIterationsSub int `env:"COPPICE_MAX_ITERATIONS_SUB" help:"Default limit of model calls for a run of a sub-agent; agents and calls can override it."`
-
-	RunTimeout time.Duration `env:"COPPICE_RUN_TIMEOUT" default:"0" placeholder:"DURATION" help:"Default limit for the time that a run is with workers in total, for example 30m; agents and calls can override it. 0 means no limit."`
+	MaxTenant int `env:"COPPICE_MAX_RUNNING_TENANT" default:"0" help:"Maximum number of running tasks of one tenant; others wait. 0 means no limit."`
+	MaxAll    int `env:"COPPICE_MAX_RUNNING_ALL" default:"0" help:"Maximum number of running tasks of all tenants; others wait. 0 means no limit. Must be the same for all orchestrators."`
 
 	MaxSessionTokens     int     `env:"COPPICE_MAX_SESSION_TOKENS" default:"0" help:"Maximum number of tokens of all tasks of one session, unless its own budget is smaller; 0 means no limit."`
 	MaxSessionCost       float64 `env:"COPPICE_MAX_SESSION_COST" default:"0" placeholder:"DOLLARS" help:"Maximum cost of all tasks of one session, as far as prices are known, unless its own budget is smaller; 0 means no limit."`
 	MaxSessionModelCalls int     `env:"COPPICE_MAX_SESSION_MODEL_CALLS" default:"0" help:"Maximum number of model calls of all tasks of one session, unless its own budget is smaller; 0 means no limit."`
 
-	NoBackground    bool          `env:"COPPICE_NO_BACKGROUND" help:"In sessions opened from now on, run in the foreground what agents start in the background."`
 	RetainSessions  time.Duration `env:"COPPICE_RETAIN_SESSIONS" default:"0" placeholder:"DURATION" help:"Delete sessions whose runs have all ended and in which nothing has happened for this long, for example 720h; 0 keeps them."`
 	CallbackHosts   []string      `env:"COPPICE_CALLBACK_HOSTS" help:"Hosts that on_complete and on_approval may call, as comma-separated globs. Private addresses are called only if their host is named in full."`
 	CallbackSecret  string        `env:"COPPICE_CALLBACK_SECRET" help:"Key that signs these calls."`
@@ -67,30 +55,16 @@ type options struct {
 	CallbackTimeout time.Duration `env:"COPPICE_CALLBACK_TIMEOUT" help:"Timeout of one call; 0 means the default."`
 
 	redact.Flags
-
-	assembly.ApprovalFlags
 }
 
 func main() {
-	limits := tree.DefaultLimits()
-	f := options{
-		MaxDepth: limits.Depth, MaxWidth: limits.Width, MaxTotal: limits.Total, MaxRunning: limits.Running, MaxQueue: limits.Queue,
-		MaxIterations: limits.RootIterations, MaxIterationsSub: limits.SubIterations,
-		MaxOutput: limits.OutputBytes, MaxPart: limits.PartBytes,
-		CallbackTries: callback.DefaultMaxTries, CallbackTimeout: callback.DefaultTimeout,
-	}
+	f := options{CallbackTries: callback.DefaultMaxTries, CallbackTimeout: callback.DefaultTimeout}
 	assembly.AnswerHealthCheck(os.Args[1:])
 	flags.Parse(&f, "Serves the Coppice API and hands work to workers.")
-	limits.Depth, limits.Width, limits.Total = f.MaxDepth, f.MaxWidth, f.MaxTotal
-	limits.Running, limits.Queue, limits.PartBytes = f.MaxRunning, f.MaxQueue, f.MaxPart
-	limits.RootIterations, limits.SubIterations = f.MaxIterations, f.MaxIterationsSub
-	limits.RunTimeout = f.RunTimeout
-	limits.OutputBytes, limits.NoBackground = f.MaxOutput, f.NoBackground
-	f.Apply(&limits)
 	secrets, err := f.secrets()
 	logs := assembly.LogHandler(os.Stderr)
 	if err == nil {
-		err = run(f, limits, secrets, logs)
+		err = run(f, secrets, logs)
 	}
 	if err != nil {
 		slog.New(secrets.Handler(logs)).Error("the orchestrator ended", "error", err)
@@ -104,20 +78,16 @@ func (f *options) secrets() (*redact.Opened, error) {
 	return f.Flags.Open(os.Environ(), append(others, redact.Secret{Name: "COPPICE_CALLBACK_SECRET", Value: f.CallbackSecret})...)
 }
 
-// maxDollars is the maximum of --max-session-cost.
-const maxDollars = 1e9
-
 // budget returns the maximum budget of a session.
 func (f options) budget() (tree.Budget, error) {
-	if !(f.MaxSessionCost >= 0 && f.MaxSessionCost <= maxDollars) { // also refuses NaN
-		return tree.Budget{}, fmt.Errorf("--max-session-cost %g must be from 0 to %g", f.MaxSessionCost, maxDollars)
+	cost, err := tree.Micros(f.MaxSessionCost)
+	if err != nil {
+		return tree.Budget{}, fmt.Errorf("--max-session-cost is %g; %w", f.MaxSessionCost, err)
 	}
-	return tree.Budget{
-		Tokens: int64(f.MaxSessionTokens), Cost: int64(math.Ceil(f.MaxSessionCost * 1e6)), ModelCalls: int64(f.MaxSessionModelCalls),
-	}, nil
+	return tree.Budget{Tokens: int64(f.MaxSessionTokens), Cost: cost, ModelCalls: int64(f.MaxSessionModelCalls)}, nil
 }
 
-func run(f options, limits tree.Limits, secrets *redact.Opened, logs slog.Handler) error {
+func run(f options, secrets *redact.Opened, logs slog.Handler) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	// The first signal asks to stop. A second one ends the process.
@@ -126,6 +96,8 @@ func run(f options, limits tree.Limits, secrets *redact.Opened, logs slog.Handle
 	if err != nil {
 		return err
 	}
+	limits := tree.DefaultLimits()
+	f.Apply(&limits)
 	if f.CallbackTries < 1 {
 		return fmt.Errorf("--callback-tries is %d, must be at least 1", f.CallbackTries)
 	}

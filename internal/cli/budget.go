@@ -3,11 +3,11 @@ package cli
 import (
 	"context"
 	"fmt"
-	"math"
 	"strconv"
 	"strings"
 
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+	"github.com/coppice-run/coppice/internal/tree"
 )
 
 // budgetFlags bound what all tasks of a session may use together.
@@ -16,9 +16,6 @@ type budgetFlags struct {
 	MaxCost       *float64 `env:"" placeholder:"DOLLARS" help:"Maximum cost of the tree, as far as prices are known; 0 means no limit."`
 	MaxModelCalls *int     `env:"" placeholder:"N" help:"Maximum number of model calls of the tree; 0 means no limit."`
 }
-
-// maxDollars is the maximum of --max-cost.
-const maxDollars = 1e9
 
 // budgetFrom returns a budget with the flags applied; nil if there are no flags.
 func (f budgetFlags) budgetFrom(was *pb.Budget) (*pb.Budget, error) {
@@ -33,10 +30,11 @@ func (f budgetFlags) budgetFrom(was *pb.Budget) (*pb.Budget, error) {
 		budget.Tokens = int64(*tokens)
 	}
 	if cost := f.MaxCost; cost != nil {
-		if !(*cost >= 0 && *cost <= maxDollars) { // also refuses NaN
-			return nil, usagef("--max-cost is %s; it must be from 0 to %.f", strconv.FormatFloat(*cost, 'f', -1, 64), maxDollars)
+		micros, err := tree.Micros(*cost)
+		if err != nil {
+			return nil, usagef("--max-cost is %s; %w", strconv.FormatFloat(*cost, 'f', -1, 64), err)
 		}
-		budget.CostMicros = int64(math.Ceil(*cost * 1e6))
+		budget.CostMicros = micros
 	}
 	if calls := f.MaxModelCalls; calls != nil {
 		if *calls < 0 {

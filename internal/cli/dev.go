@@ -62,7 +62,7 @@ func (d *devCommand) Run(ctx context.Context, a *app) error {
 	if install.DataDir, err = d.data(a); err != nil {
 		return err
 	}
-	d.Apply(install.Limits)
+	d.ApprovalFlags.Apply(install.Limits)
 	install.Listen, install.RedisURL, install.Slots = d.Listen, d.RedisURL, d.Slots
 	install.Workspace, install.Workspaces = d.workspace(), d.Workspaces
 	stopProfiles, err := assembly.ServeProfiles(ctx, d.PprofListen, m.Logger)

@@ -19,7 +19,7 @@ type localFlags struct {
 	provider.Flags
 	sandbox.Options
 	hookFlags
-	runLimitFlags
+	assembly.RunLimitFlags
 	Redact redact.Flags `embed:""`
 }
 
@@ -57,7 +57,7 @@ func (f *localFlags) devConfig(a *app, m *instruments) (assembly.Dev, provider.C
 	if err != nil {
 		return assembly.Dev{}, chosen, err
 	}
-	limits, err := f.limits()
+	limits, err := sessionLimits(f.RunLimitFlags)
 	if err != nil {
 		return assembly.Dev{}, chosen, err
 	}

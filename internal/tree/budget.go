@@ -3,6 +3,7 @@ package tree
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"slices"
 )
 
@@ -116,6 +117,17 @@ func (s *Session) mustYield(t *Task) bool {
 
 // dollars converts millionths of a dollar.
 func dollars(micros int64) float64 { return float64(micros) / 1e6 }
+
+// maxDollars is the maximum of a cost in a budget.
+const maxDollars = 1e9
+
+// Micros converts dollars of a budget to millionths, rounded up.
+func Micros(dollars float64) (int64, error) {
+	if !(dollars >= 0 && dollars <= maxDollars) { // also refuses NaN
+		return 0, fmt.Errorf("it must be from 0 to %.f", maxDollars)
+	}
+	return int64(math.Ceil(dollars * 1e6)), nil
+}
 
 // unblocks reports whether another budget allows model calls again.
 func (s *Session) unblocks(b Budget) bool {

@@ -2,6 +2,7 @@ package tree
 
 import (
 	"errors"
+	"math"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -207,5 +208,20 @@ func TestNothingIsReservedWithoutABudget(t *testing.T) {
 	d.setBudget(Budget{})
 	if got := d.session().Reserved(); got != (Budget{}) {
 		t.Errorf("%+v is reserved", got)
+	}
+}
+
+// TestMicros: dollars are rounded up, so that a budget is not smaller than was said.
+func TestMicros(t *testing.T) {
+	t.Parallel()
+	for dollars, want := range map[float64]int64{0: 0, 0.5: 500_000, 1e-9: 1, maxDollars: 1e15} {
+		if got, err := Micros(dollars); err != nil || got != want {
+			t.Errorf("%g: %d, %v, want %d", dollars, got, err, want)
+		}
+	}
+	for _, dollars := range []float64{-1, maxDollars + 1, math.Inf(1), math.NaN()} {
+		if got, err := Micros(dollars); err == nil {
+			t.Errorf("%g: %d", dollars, got)
+		}
 	}
 }

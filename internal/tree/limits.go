@@ -10,6 +10,9 @@ import (
 
 // Limits are the caps of a session, fixed when it is opened. Runs over the Running cap wait; all
 // other caps refuse.
+//
+// Sessions are stored with their limits, as JSON. In a session of an earlier release a new field
+// is 0, so 0 has to mean that there is no cap.
 type Limits struct {
 	Depth          int // how far below the root a task may be
 	Width          int // children that a task may have in its lifetime
