@@ -2,10 +2,12 @@ package chaos
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
@@ -63,18 +65,28 @@ type Record struct {
 }
 
 // Log is an append-only file of records. Each record is one write of a whole line, so a record
-// that was added survives the death of the process at any later moment. It is safe for
-// concurrent use.
+// that was added survives the death of the process at any later moment. If the process is killed
+// while it writes, a part of the line may be left: the kernel writes page by page. Nobody has acted
+// on such a record, so it does not count. A Log is safe for concurrent use.
 type Log struct {
 	mu   sync.Mutex
 	file *os.File
 }
 
-// OpenLog opens or creates a log, for appending.
+// OpenLog opens or creates a log, for appending. Nobody else may have it open.
 func OpenLog(path string) (*Log, error) {
+	data, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("opening a log of records: %w", err)
+	}
 	file, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("opening a log of records: %w", err)
+	}
+	if whole := bytes.LastIndexByte(data, '\n') + 1; whole < len(data) {
+		if err := file.Truncate(int64(whole)); err != nil {
+			return nil, fmt.Errorf("opening a log of records: %w", errors.Join(err, file.Close()))
+		}
 	}
 	return &Log{file: file}, nil
 }
@@ -124,11 +136,9 @@ func readLog(path string, all []Record) (_ []Record, err error) {
 	for n := 1; ; n++ {
 		line, err := in.ReadBytes('\n')
 		switch {
-		case errors.Is(err, io.EOF) && len(line) == 0:
-			return all, nil
+		case errors.Is(err, io.EOF):
+			return all, nil // the rest of the line, if there is any, was never written
 		case err != nil:
-			// An incomplete line would mean that the writer died while writing. It has then not
-			// acted on the record. But each line is one write.
 			return nil, fmt.Errorf("reading line %d of %s: %w", n, path, err)
 		}
 		var r Record
