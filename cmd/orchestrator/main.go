@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -123,6 +124,9 @@ func run(f options, secrets *redact.Opened, logs slog.Handler) error {
 		return err
 	}
 	defer client.Close()
+	if f.Listen == "" { // or any port of all addresses would do
+		return errors.New("--listen is empty; it has to be host:port")
+	}
 	l, err := net.Listen("tcp", f.Listen)
 	if err != nil {
 		return fmt.Errorf("--listen: %w", err)

@@ -20,7 +20,7 @@ func TestAMistakeNamesItsFlag(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "missing")
 	for _, c := range []struct{ program, flag, value string }{
 		{"worker", "--workspace", missing}, {"worker", "--workspaces", missing}, {"worker", "--slots", "0"},
-		{"orchestrator", "--listen", "nonsense"},
+		{"orchestrator", "--listen", "nonsense"}, {"orchestrator", "--listen", ""},
 	} {
 		out, err := exec.Command(filepath.Join(bin, c.program), c.flag, c.value).CombinedOutput()
 		if err == nil || !strings.Contains(string(out), `"error":"`+c.flag) {

@@ -107,6 +107,9 @@ func (d *devCommand) mayListen(ctx context.Context, security auth.Server) error 
 
 // listenable parses the address of --listen.
 func listenable(address string) (net.Addr, error) {
+	if address == "" { // or any port of all addresses would do
+		return nil, usagef("--listen is empty; it has to be HOST:PORT")
+	}
 	at, err := net.ResolveTCPAddr("tcp", address)
 	if err != nil {
 		return nil, usagef("--listen: %w", err)

@@ -243,6 +243,9 @@ func (v *flagValue) Set(text string) error {
 		return fmt.Errorf("it has to be one of %s", strings.Join(slices.DeleteFunc(slices.Clone(v.allowed), isEmpty), ", "))
 	}
 	v.texts = append(v.texts, text)
+	if v.Value.Type() == "stringSlice" {
+		text = joinLines(text)
+	}
 	err := v.Value.Set(text)
 	v.trimList()
 	var number *strconv.NumError // its text would name a function of Go
@@ -258,6 +261,21 @@ func (v *flagValue) Set(text string) error {
 		return errors.New("expected a number")
 	}
 	return errors.New("expected a whole number")
+}
+
+// joinLines makes a list with several lines, such as that of a variable in a YAML file, one line:
+// otherwise only the first would count.
+func joinLines(text string) string {
+	var lines []string
+	for line := range strings.Lines(text) {
+		if line = strings.Trim(line, ", \t\r\n"); line != "" {
+			lines = append(lines, line)
+		}
+	}
+	if len(lines) < 2 {
+		return strings.TrimRight(text, "\r\n")
+	}
+	return strings.Join(lines, ",")
 }
 
 // trimList removes the spaces around the values of a list whose values are separated by commas.

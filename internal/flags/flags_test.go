@@ -117,6 +117,10 @@ func TestCommandLine(t *testing.T) {
 	if said = typing(t, nil, "plant", "hill"); said.err != nil || !reflect.DeepEqual(said.Plant.Near, []string{"brook", "road"}) || !reflect.DeepEqual(said.Plant.Far, []string{"sea", "moor"}) || said.Plant.Wait != nil {
 		t.Errorf("what the environment says: %+v, %v", said.Plant, said.err)
 	}
+	t.Setenv("FOREST_NEAR", "brook,\n  road\n\nmill\n")
+	if said = typing(t, nil, "plant", "hill"); said.err != nil || !reflect.DeepEqual(said.Plant.Near, []string{"brook", "road", "mill"}) {
+		t.Errorf("a variable with several lines: %+v, %v", said.Plant.Near, said.err)
+	}
 	if said = typing(t, nil, "trees", "oak", "--stumps"); said.err != nil || said.ran != any(&said.Trees.List) || said.Trees.List != (list{true, "age", "oak"}) {
 		t.Errorf("the command that stands for the one above it: %+v, %v", said.Trees, said.err)
 	}
