@@ -15,8 +15,10 @@ type firstMessageCache struct {
 }
 
 // maxFirstMessageBytes is the size of cached messages above which a committer empties the cache. Each
-// message counts with cachedRowBytes in addition to its text.
-const maxFirstMessageBytes = 2 << 20
+// message counts with cachedRowBytes in addition to its text. There is room for the prompts, if they
+// are short, of as many waiting runs as are picked in memory (maxMirrored): without it, a claim costs
+// several times as much.
+const maxFirstMessageBytes = 16 << 20
 
 func newFirstMessageCache() firstMessageCache {
 	return firstMessageCache{messages: map[sessionKey[tree.TaskID]][]tree.Message{}}
