@@ -74,7 +74,8 @@ func run(ctx context.Context) (err error) {
 func read() (settings, error) {
 	var s settings
 	kind := flag.String("installation", string(installation.Separate), fmt.Sprint("which of ", installation.Kinds()))
-	named := flag.String("ways", "stream,fan", "what to measure, with commas between them: "+strings.Join(slices.Sorted(maps.Keys(workloads)), ", "))
+	all := strings.Join(slices.Sorted(maps.Keys(workloads)), ",")
+	named := flag.String("ways", all, "what to measure, with commas between them")
 	flag.IntVar(&s.slots, "slots", 100, "of the worker")
 	flag.IntVar(&s.atOnce, "at-once", 100, "sessions that are open at once")
 	flag.IntVar(&s.rounds, "rounds", 5, "how often each is measured, after a round that warms up")
