@@ -6,7 +6,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -168,32 +167,5 @@ func TestLinkIsLate(t *testing.T) {
 		if took := time.Since(began); took < 60*time.Millisecond {
 			t.Errorf("%+v: there and back in %s", w, took)
 		}
-	}
-}
-
-func TestLogSurvivesItsWriter(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	for _, by := range []string{"first", "second"} {
-		log, err := chaos.OpenLog(filepath.Join(dir, "worker.log"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := log.Add(chaos.Record{Kind: chaos.ModelCalled, By: by}); err != nil {
-			t.Fatal(err)
-		}
-		if err := log.Close(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	got, err := chaos.ReadLogs(dir)
-	if err != nil || len(got) != 2 || got[0].By != "first" || got[1].By != "second" || got[0].At.IsZero() {
-		t.Errorf("%+v, %v", got, err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "broken.log"), []byte(`{"kind":`), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := chaos.ReadLogs(dir); err == nil {
-		t.Error("half a line was read as a record")
 	}
 }
