@@ -52,10 +52,7 @@ func TestBeginningsOfACommand(t *testing.T) {
 // parallel give it an argument, for rules that ask or deny.
 func TestCommandsWithoutTheirSurroundings(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct {
-		rule, line string
-		matches    bool
-	}{
+	checkPieces(t, []pieceCase{
 		{"bash(rm *)", ">/dev/null rm x", true},
 		{"bash(rm *)", "2>/dev/null rm x", true},
 		{"bash(rm *)", "</dev/null rm x", true},
@@ -82,25 +79,14 @@ func TestCommandsWithoutTheirSurroundings(t *testing.T) {
 		{"bash(rm *)", "ls xargs rm", false},
 		{"bash(rm *)", "sudo rm", false},
 		{"bash(xargs rm *)", "xargs rm", true},
-	} {
-		r := rules(t, c.rule)[0]
-		if got := r.matchesPart(shell(c.line)); got != c.matches {
-			t.Errorf("%s on %s: %t", c.rule, c.line, got)
-		}
-		if r.matchesWhole(shell(c.line)) {
-			t.Errorf("%s allows %s", c.rule, c.line)
-		}
-	}
+	})
 }
 
 // TestCommandsAfterAssignments: what a variable gets is no part of the command, whatever it contains,
 // for rules that ask or deny. Rules that allow see the line as it is.
 func TestCommandsAfterAssignments(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct {
-		rule, line string
-		matches    bool
-	}{
+	checkPieces(t, []pieceCase{
 		{"bash(git push*)", `GIT_SSH_COMMAND="ssh -i key" git push`, true},
 		{"bash(git push*)", `cd x && GIT_COMMITTER_NAME="A B" git push`, true},
 		{"bash(git push*)", `MESSAGE="a; b" git push -f; ls`, true},
@@ -123,15 +109,7 @@ func TestCommandsAfterAssignments(t *testing.T) {
 		{"bash(rm *)", `A="x y" echo rm x`, false},
 		{"bash(rm *)", `make A="x y" rm x`, false},
 		{"bash(rm *)", `[0]=1 rm x`, false},
-	} {
-		r := rules(t, c.rule)[0]
-		if got := r.matchesPart(shell(c.line)); got != c.matches {
-			t.Errorf("%s on %s: %t", c.rule, c.line, got)
-		}
-		if r.matchesWhole(shell(c.line)) {
-			t.Errorf("%s allows %s", c.rule, c.line)
-		}
-	}
+	})
 }
 
 // TestAssignmentsAreSoughtInBoundedTime: quotes that make a word of all the rest, wherever it
@@ -191,6 +169,26 @@ func TestALongLineIsNotCopied(t *testing.T) {
 		}
 		if short, long := count(10), count(2000); long > short+10 {
 			t.Errorf("%s: a long line takes %g allocations, a short one %g", line, long, short)
+		}
+	}
+}
+
+// pieceCase is a rule, and whether it asks or denies because of a piece of a line.
+type pieceCase struct {
+	rule, line string
+	matches    bool
+}
+
+// checkPieces checks the cases. None of the rules allows its line.
+func checkPieces(t *testing.T, cases []pieceCase) {
+	t.Helper()
+	for _, c := range cases {
+		r := rules(t, c.rule)[0]
+		if got := r.matchesPart(shell(c.line)); got != c.matches {
+			t.Errorf("%s on %s: %t", c.rule, c.line, got)
+		}
+		if r.matchesWhole(shell(c.line)) {
+			t.Errorf("%s allows %s", c.rule, c.line)
 		}
 	}
 }
