@@ -78,7 +78,8 @@
 // cache. internal/workspace gives a run the directory that its tools work in, and a git worktree
 // to sub-agents that want one. internal/agentdef reads agent definitions and model names, and
 // internal/orchestrator/agents.go decides which of them apply. internal/skill reads the folders
-// of the tool skill.
+// of the tool skill. internal/yamltree reads the YAML of definitions, hooks, MCP servers and
+// scenarios, so that errors name a line.
 //
 // A background command is also a task (internal/tree/shell.go). It runs in the worker that
 // requested it, outside of the slots, over a stream of its own (internal/worker/commands.go).

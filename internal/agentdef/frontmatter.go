@@ -1,22 +1,21 @@
 package agentdef
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
-	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
+
+	"github.com/coppice-run/coppice/internal/yamltree"
 )
 
-// frontMatter is the YAML mapping at the start of a definition. It is read from the syntax
-// tree, not decoded into a struct, for two reasons: every error has a line, and no value is
-// converted, so that 12 or null is not a string. err is the first problem.
+// frontMatter is the YAML mapping at the start of a definition, or one inside of it. err is the
+// first problem.
 type frontMatter struct {
-	source string
-	values map[string]ast.Node
+	source yamltree.Source
+	fields yamltree.Fields
 	err    error
 	unfit  string // see Definition
 }
@@ -30,67 +29,38 @@ func keys() []string {
 	}
 }
 
-func parseFront(source, text string) (*frontMatter, error) {
-	f := &frontMatter{source: source, values: map[string]ast.Node{}}
-	file, err := parser.ParseBytes([]byte(text), 0)
+func parseFront(file, text string) (*frontMatter, error) {
+	source := yamltree.Source{Name: file, Before: 1} // the line with the fence
+	parsed, err := parser.ParseBytes([]byte(text), 0)
 	if err != nil {
-		return nil, syntaxProblem(source, err)
+		return nil, source.Syntax(err)
 	}
-	if len(file.Docs) != 1 {
-		return nil, problemAt(source, 2, "expected one YAML document, got %d", len(file.Docs))
+	if len(parsed.Docs) != 1 {
+		return nil, source.Errorf(1, "expected one YAML document, got %d", len(parsed.Docs))
 	}
-	body, ok := file.Docs[0].Body.(*ast.MappingNode)
-	if !ok {
-		return nil, problemAt(source, 2, "expected lines of the form key: value; the keys are %s", strings.Join(keys(), ", "))
+	fields, err := source.Fields(parsed.Docs[0].Body, keys()...)
+	if err != nil {
+		return nil, err
 	}
-	for _, field := range body.Values {
-		key, ok := field.Key.(*ast.StringNode)
-		if !ok || !slices.Contains(keys(), key.Value) {
-			return nil, problemAt(source, lineAt(field.Key), "unknown key %s, expected one of %s", field.Key, strings.Join(keys(), ", "))
-		}
-		if _, twice := f.values[key.Value]; twice {
-			return nil, problemAt(source, lineAt(field.Key), "key %s is given twice", key.Value)
-		}
-		f.values[key.Value] = field.Value
-	}
-	return f, nil
-}
-
-func syntaxProblem(source string, err error) error {
-	syntax, ok := errors.AsType[yaml.Error](err)
-	if !ok || syntax.GetToken() == nil {
-		return problemAt(source, 2, "expected YAML: %v", err)
-	}
-	return problemAt(source, syntax.GetToken().Position.Line+1, "expected YAML: %s", syntax.GetMessage())
-}
-
-// lineAt returns the line in the file. The front matter starts on the second line.
-func lineAt(node ast.Node) int {
-	if token := node.GetToken(); token != nil {
-		return token.Position.Line + 1
-	}
-	return 2
+	return &frontMatter{source: source, fields: fields}, nil
 }
 
 // fail records the first problem, at the line of a key's value.
 func (f *frontMatter) fail(key, format string, args ...any) {
-	line := 1
-	if node, ok := f.values[key]; ok {
-		line = lineAt(node)
-	}
-	f.failAt(line, key, format, args...)
+	f.failAt(f.fields.Value(key), key, format, args...)
 }
 
-func (f *frontMatter) failAt(line int, key, format string, args ...any) {
+// failAt records the first problem, at a node; nil: the first line.
+func (f *frontMatter) failAt(node ast.Node, key, format string, args ...any) {
 	if f.err == nil {
-		f.err = problemAt(f.source, line, "%s: %s", key, fmt.Sprintf(format, args...))
+		f.err = f.source.At(node, "%s: %s", key, fmt.Sprintf(format, args...))
 	}
 }
 
 // require reports missing keys.
 func (f *frontMatter) require(keys ...string) {
 	for _, key := range keys {
-		if _, ok := f.values[key]; !ok {
+		if f.fields.Value(key) == nil {
 			f.fail(key, "missing, expected a string")
 		}
 	}
@@ -98,30 +68,25 @@ func (f *frontMatter) require(keys ...string) {
 
 // text returns a string, or "" if the key is missing. check returns a problem, or "".
 func (f *frontMatter) text(key string, check func(string) string) string {
-	node, ok := f.values[key]
-	if !ok {
+	node := f.fields.Value(key)
+	if node == nil {
 		return ""
 	}
 	return f.scalar(key, node, check)
 }
 
 func (f *frontMatter) scalar(key string, node ast.Node, check func(string) string) string {
-	var value string
-	switch n := node.(type) {
-	case *ast.StringNode:
-		value = n.Value
-	case *ast.LiteralNode:
-		value = n.Value.Value
-	default:
-		f.failAt(lineAt(node), key, "expected a string, got %s; put it in quotes if it is a string", kind(node))
+	value, ok := yamltree.Text(node)
+	if !ok {
+		f.failAt(node, key, "expected a string, got %s; put it in quotes if it is a string", yamltree.Kind(node))
 		return ""
 	}
 	switch wrong := check(value); {
 	case wrong == "":
 	case strings.Contains(wrong, fmt.Sprintf("%.100q", value)):
-		f.failAt(lineAt(node), key, "%s", wrong)
+		f.failAt(node, key, "%s", wrong)
 	default:
-		f.failAt(lineAt(node), key, "%s, got %.100q", wrong, value)
+		f.failAt(node, key, "%s, got %.100q", wrong, value)
 	}
 	return value
 }
@@ -129,20 +94,20 @@ func (f *frontMatter) scalar(key string, node ast.Node, check func(string) strin
 // list returns a list of strings, or nil if the key is missing. It must not be empty and must
 // not contain duplicates.
 func (f *frontMatter) list(key string, check func(string) string) []string {
-	node, ok := f.values[key]
-	if !ok {
+	node := f.fields.Value(key)
+	if node == nil {
 		return nil
 	}
 	list, ok := node.(*ast.SequenceNode)
 	if !ok {
-		f.fail(key, "expected a list of strings, got %s", kind(node))
+		f.fail(key, "expected a list of strings, got %s", yamltree.Kind(node))
 		return nil
 	}
 	var values []string
 	for _, item := range list.Values {
 		value := f.scalar(key, item, check)
 		if slices.Contains(values, value) {
-			f.failAt(lineAt(item), key, "%.100q is given twice", value)
+			f.failAt(item, key, "%.100q is given twice", value)
 		}
 		values = append(values, value)
 	}
@@ -154,8 +119,8 @@ func (f *frontMatter) list(key string, check func(string) string) []string {
 
 // number returns a whole number from 1 to high, or 0 if the key is missing.
 func (f *frontMatter) number(key string, high uint64) int {
-	node, ok := f.values[key]
-	if !ok {
+	node := f.fields.Value(key)
+	if node == nil {
 		return 0
 	}
 	if n, ok := node.(*ast.IntegerNode); ok {
@@ -169,33 +134,14 @@ func (f *frontMatter) number(key string, high uint64) int {
 
 // flag returns a boolean; false if the key is missing.
 func (f *frontMatter) flag(key string) bool {
-	node, ok := f.values[key]
-	if !ok {
+	node := f.fields.Value(key)
+	if node == nil {
 		return false
 	}
 	value, ok := node.(*ast.BoolNode)
 	if !ok {
-		f.fail(key, "expected true or false, got %s", kind(node))
+		f.fail(key, "expected true or false, got %s", yamltree.Kind(node))
 		return false
 	}
 	return value.Value
-}
-
-// kind names the type of a value.
-func kind(node ast.Node) string {
-	switch node.(type) {
-	case *ast.StringNode, *ast.LiteralNode:
-		return "a string"
-	case *ast.IntegerNode, *ast.FloatNode, *ast.InfinityNode, *ast.NanNode:
-		return "a number"
-	case *ast.BoolNode:
-		return "true or false"
-	case *ast.NullNode:
-		return "nothing"
-	case *ast.SequenceNode:
-		return "a list"
-	case *ast.MappingNode:
-		return "a mapping"
-	}
-	return "something else (anchors, aliases and tags are not allowed)"
 }

@@ -9,16 +9,13 @@ import (
 	"github.com/coppice-run/coppice/internal/hook"
 )
 
-// frontOffset is the number of lines before the front matter.
-const frontOffset = 1
-
 // hooks returns the hooks of the agent.
 func (f *frontMatter) hooks(key string) []hook.Spec {
-	node, ok := f.values[key]
-	if !ok || f.err != nil {
+	node := f.fields.Value(key)
+	if node == nil || f.err != nil {
 		return nil
 	}
-	specs, err := hook.ParseList(f.source, frontOffset, node)
+	specs, err := hook.ParseList(f.source, node)
 	if err != nil {
 		f.err = err
 	} else if len(specs) == 0 {

@@ -74,7 +74,7 @@ func TestLibraryFollowsTheFiles(t *testing.T) {
 	}
 	expect("at first", "", "", false)
 	put(t, dir, "a.md", "---\nname: a\n---\nx")
-	expect("broken from the start", "", "a.md:1: description: missing", false)
+	expect("broken from the start", "", "a.md:2: description: missing", false)
 	put(t, dir, "a.md", agentFile("a", "one"))
 	expect("mended", "one", "", false)
 	put(t, dir, "a.md", agentFile("a", "two"))

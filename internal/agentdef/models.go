@@ -11,6 +11,7 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"github.com/coppice-run/coppice/internal/tree"
+	"github.com/coppice-run/coppice/internal/yamltree"
 )
 
 //go:embed models.yaml
@@ -64,7 +65,7 @@ func LoadModels(file string) (*Models, error) {
 func ParseModels(source string, data []byte) (*Models, error) {
 	var f modelsFile
 	if err := yaml.UnmarshalWithOptions(data, &f, yaml.Strict()); err != nil {
-		return nil, fmt.Errorf("%s: %s", source, strings.TrimSpace(yaml.FormatError(err, false, false)))
+		return nil, yamltree.Source{Name: source}.Syntax(err)
 	}
 	m := &Models{}
 	for i, e := range f.Models {

@@ -70,10 +70,10 @@ func TestModelsErrors(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		"":                                                "m.yaml: models: expected at least one entry",
-		"models: {a: b}":                                  "m.yaml: [1:",
-		"models: []\nmodel: x":                            "m.yaml: [2:1] unknown field",
-		"models:\n- {nam: a}":                             "m.yaml: [2:4] unknown field",
-		"models:\n- {name: [a]}":                          "m.yaml: [2:",
+		"models: {a: b}":                                  "m.yaml:1: mapping was used",
+		"models: []\nmodel: x":                            "m.yaml:2: unknown field",
+		"models:\n- {nam: a}":                             "m.yaml:2: unknown field",
+		"models:\n- {name: [a]}":                          "m.yaml:2: cannot unmarshal",
 		"models:\n- {provider: p}":                        `m.yaml: entry 1 of models, "": name: expected`,
 		"models:\n- {name: a}":                            `m.yaml: entry 1 of models, "a": provider: expected`,
 		"models:\n- {name: a, provider: p/q}":             `m.yaml: entry 1 of models, "a": provider: expected`,

@@ -1,7 +1,6 @@
 package agentdef
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/goccy/go-yaml/ast"
@@ -16,11 +15,12 @@ func (f *frontMatter) permissions() policy.Permissions {
 	}
 	p.Approvals, _ = policy.ParseApprovals(f.text("approvals", checkApprovals)) // empty is none
 	const key = "permissions"
-	node, ok := f.values[key]
-	if !ok {
+	node := f.fields.Value(key)
+	if node == nil {
 		return p
 	}
-	inner := f.inner(key, node, "mode", "allow", "ask", "deny")
+	fields, err := f.source.Fields(node, "mode", "allow", "ask", "deny")
+	inner := &frontMatter{source: f.source, fields: fields, err: err}
 	p.Mode, _ = policy.ParseMode(inner.text("mode", checkPermissionMode)) // empty is none
 	p.Allow = inner.rules("allow")
 	p.Ask = inner.rules("ask")
@@ -35,25 +35,6 @@ func (f *frontMatter) permissions() policy.Permissions {
 	return p
 }
 
-// inner reads the mapping under a key.
-func (f *frontMatter) inner(key string, node ast.Node, keys ...string) *frontMatter {
-	in := &frontMatter{source: f.source, values: map[string]ast.Node{}}
-	mapping, ok := node.(*ast.MappingNode)
-	if !ok {
-		f.fail(key, "expected lines of the form key: value, got %s; the keys are %s", kind(node), strings.Join(keys, ", "))
-		return in
-	}
-	for _, field := range mapping.Values {
-		name, ok := field.Key.(*ast.StringNode)
-		if !ok || !slices.Contains(keys, name.Value) {
-			f.failAt(lineAt(field.Key), key, "unknown key %s, expected one of %s", field.Key, strings.Join(keys, ", "))
-			continue
-		}
-		in.values[name.Value] = field.Value
-	}
-	return in
-}
-
 // rules reads a list of rules.
 func (f *frontMatter) rules(key string) []policy.Rule {
 	texts := f.list(key, checkRule)
@@ -64,10 +45,10 @@ func (f *frontMatter) rules(key string) []policy.Rule {
 	if err != nil {
 		f.fail(key, "%v", err)
 	}
-	items, _ := f.values[key].(*ast.SequenceNode)
+	items, _ := f.fields.Value(key).(*ast.SequenceNode)
 	for i, r := range rules {
 		if err := r.Check(); err != nil && f.unfit == "" {
-			f.unfit = problemAt(f.source, lineAt(items.Values[i]), "%s: %v", key, err).Error()
+			f.unfit = f.source.At(items.Values[i], "%s: %v", key, err).Error()
 		}
 	}
 	return rules

@@ -57,9 +57,9 @@ func TestRulesThatMatchNothing(t *testing.T) {
 func TestParseBadPermissions(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		small("permissions: plan"):                             "x:5: permissions: expected lines of the form key: value, got a string; the keys are mode, allow, ask, deny",
+		small("permissions: plan"):                             "x:5: expected a mapping with the keys mode, allow, ask, deny, got a string",
 		small("permissions: {}"):                               "x:5: permissions: expected mode, allow, ask or deny",
-		small("permissions:", "  modes: plan"):                 "x:6: permissions: unknown key modes, expected one of mode, allow, ask, deny",
+		small("permissions:", "  modes: plan"):                 "x:6: unknown key modes, expected one of mode, allow, ask, deny",
 		small("permissions:", "  mode: brave"):                 `x:6: mode: expected default, accept_edits, plan or bypass, got "brave"`,
 		small("permissions:", "  allow: read"):                 "x:6: allow: expected a list of strings, got a string",
 		small("permissions:", "  deny: []"):                    "x:6: deny: expected at least one",
@@ -70,7 +70,7 @@ func TestParseBadPermissions(t *testing.T) {
 		small("approvals: always"):                             `x:5: approvals: expected deny or escalate, got "always"`,
 		small("background_tools: []"):                          "x:5: background_tools: expected at least one",
 		small("tools: [read]", "background_tools: [a]"):        `x:6: background_tools: "a" is not one of the tools of the agent`,
-		small("tools: [read]", "permissions: &p {mode: plan}"): "x:6: permissions: expected lines of the form key: value, got something else",
+		small("tools: [read]", "permissions: &p {mode: plan}"): "x:6: expected a mapping with the keys mode, allow, ask, deny, got something else",
 	} {
 		if _, err := Parse("x", []byte(text)); err == nil || !strings.HasPrefix(err.Error(), want) || strings.Count(err.Error(), "git push*") > 1 {
 			t.Errorf("%q:\n got %v\nwant %s", text, err, want)

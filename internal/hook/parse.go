@@ -1,7 +1,6 @@
 package hook
 
 import (
-	"errors"
 	"fmt"
 	"net/url"
 	"os"
@@ -11,11 +10,11 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
 
 	"github.com/coppice-run/coppice/internal/tree"
+	"github.com/coppice-run/coppice/internal/yamltree"
 )
 
 // Size limits, in bytes.
@@ -36,92 +35,47 @@ func Load(file string) ([]Spec, error) {
 // Parse parses a YAML file whose only key is hooks. Errors start with "source:line: " and say
 // what was expected there.
 func Parse(source string, data []byte) ([]Spec, error) {
-	r := reader{source: source}
+	r := reader{yamltree.Source{Name: source}}
 	switch {
 	case len(data) > maxFile:
-		return nil, r.problem(1, "expected at most %d bytes, got %d", maxFile, len(data))
+		return nil, r.Errorf(1, "expected at most %d bytes, got %d", maxFile, len(data))
 	case !utf8.Valid(data):
-		return nil, r.problem(1, "expected text in UTF-8")
+		return nil, r.Errorf(1, "expected text in UTF-8")
 	}
 	file, err := parser.ParseBytes(data, 0)
 	if err != nil {
-		line, message := 1, err.Error()
-		if syntax, ok := errors.AsType[yaml.Error](err); ok && syntax.GetToken() != nil {
-			line, message = syntax.GetToken().Position.Line, syntax.GetMessage()
-		}
-		return nil, r.problem(line, "expected YAML: %s", message)
+		return nil, r.Syntax(err)
 	}
 	if len(file.Docs) != 1 || file.Docs[0].Body == nil {
-		return nil, r.problem(1, "expected one YAML document with the key hooks")
+		return nil, r.Errorf(1, "expected one YAML document with the key hooks")
 	}
-	fields, err := r.mapping(file.Docs[0].Body, "hooks")
+	fields, err := r.Fields(file.Docs[0].Body, "hooks")
 	if err != nil {
 		return nil, err
 	}
-	if fields["hooks"] == nil {
-		return nil, r.problem(1, "expected the key hooks")
+	if len(fields) == 0 {
+		return nil, r.Errorf(1, "expected the key hooks")
 	}
-	return r.specs(fields["hooks"], true)
+	return r.specs(fields[0].Value, true)
 }
 
 // ParseList parses the list of hooks in an agent definition. These hooks are for that agent, so
-// they have no matcher. offset is added to the line numbers of the YAML to get those of the
-// definition.
-func ParseList(source string, offset int, list ast.Node) ([]Spec, error) {
-	r := reader{source: source, offset: offset}
-	return r.specs(list, false)
+// they have no matcher.
+func ParseList(source yamltree.Source, list ast.Node) ([]Spec, error) {
+	return reader{source}.specs(list, false)
 }
 
-// reader reads a syntax tree, so that every error has a line and no value is converted.
-type reader struct {
-	source string
-	offset int
-}
-
-func (r reader) problem(line int, format string, args ...any) error {
-	return fmt.Errorf("%s:%d: %s", r.source, line+r.offset, fmt.Sprintf(format, args...))
-}
-
-func (r reader) at(node ast.Node, format string, args ...any) error {
-	line := 1
-	if node != nil && node.GetToken() != nil {
-		line = node.GetToken().Position.Line
-	}
-	return r.problem(line, format, args...)
-}
-
-// mapping returns the values of a mapping by key. Only the given keys are allowed.
-func (r reader) mapping(node ast.Node, keys ...string) (map[string]ast.Node, error) {
-	m, ok := node.(*ast.MappingNode)
-	if !ok {
-		return nil, r.at(node, "expected a mapping with the keys %s", strings.Join(keys, ", "))
-	}
-	fields := map[string]ast.Node{}
-	for _, field := range m.Values {
-		key, ok := field.Key.(*ast.StringNode)
-		known := false
-		for _, k := range keys {
-			known = known || ok && k == key.Value
-		}
-		if !known {
-			return nil, r.at(field.Key, "unknown key %.100s, expected one of %s", field.Key.String(), strings.Join(keys, ", "))
-		}
-		if fields[key.Value] != nil {
-			return nil, r.at(field.Key, "key %s is given twice", key.Value)
-		}
-		fields[key.Value] = field.Value
-	}
-	return fields, nil
-}
+// reader reads hooks.
+type reader struct{ yamltree.Source }
 
 // specs reads a list of hooks. With matchers, hooks may name agents, as in a worker's file.
 func (r reader) specs(node ast.Node, matchers bool) ([]Spec, error) {
 	list, ok := node.(*ast.SequenceNode)
 	if !ok {
-		return nil, r.at(node, "hooks: expected a list of hooks")
+		return nil, r.At(node, "hooks: expected a list of hooks")
 	}
 	if len(list.Values) > tree.MaxHooks {
-		return nil, r.at(node, "hooks: expected at most %d, got %d", tree.MaxHooks, len(list.Values))
+		return nil, r.At(node, "hooks: expected at most %d, got %d", tree.MaxHooks, len(list.Values))
 	}
 	var specs []Spec
 	names := map[string]bool{}
@@ -131,7 +85,7 @@ func (r reader) specs(node ast.Node, matchers bool) ([]Spec, error) {
 			return nil, err
 		}
 		if names[spec.Name] {
-			return nil, r.at(item, "name: %q is given twice", spec.Name)
+			return nil, r.At(item, "name: %q is given twice", spec.Name)
 		}
 		names[spec.Name] = true
 		specs = append(specs, spec)
@@ -144,7 +98,7 @@ func (r reader) spec(node ast.Node, matchers bool) (Spec, error) {
 	if matchers {
 		keys = append(keys, "matcher")
 	}
-	fields, err := r.mapping(node, keys...)
+	fields, err := r.Fields(node, keys...)
 	if err != nil {
 		return Spec{}, err
 	}
@@ -173,29 +127,26 @@ var events = map[string]tree.HookEvent{"SubagentStart": tree.SubagentStart, "Sub
 type fieldReader struct {
 	reader
 	node   ast.Node
-	fields map[string]ast.Node
+	fields yamltree.Fields
 	err    error
 }
 
 func (f *fieldReader) fail(node ast.Node, format string, args ...any) {
 	if node == nil {
 		node = f.node
-		if m, ok := node.(*ast.MappingNode); ok && len(m.Values) > 0 {
-			node = m.Values[0].Key
-		}
 	}
 	if f.err == nil {
-		f.err = f.at(node, format, args...)
+		f.err = f.At(node, format, args...)
 	}
 }
 
 // text returns a string, or "" if the key is missing. check returns a problem, or "".
 func (f *fieldReader) text(key string, check func(string) string) string {
-	node := f.fields[key]
+	node := f.fields.Value(key)
 	if node == nil {
 		return ""
 	}
-	value, ok := stringOf(node)
+	value, ok := yamltree.Text(node)
 	if !ok {
 		f.fail(node, "%s: expected a string; put it in quotes if it is a string", key)
 		return ""
@@ -206,19 +157,9 @@ func (f *fieldReader) text(key string, check func(string) string) string {
 	return value
 }
 
-func stringOf(node ast.Node) (string, bool) {
-	switch n := node.(type) {
-	case *ast.StringNode:
-		return n.Value, true
-	case *ast.LiteralNode:
-		return n.Value.Value, true
-	}
-	return "", false
-}
-
 // command returns a program and its arguments, or nil if the key is missing.
 func (f *fieldReader) command() []string {
-	node := f.fields["command"]
+	node := f.fields.Value("command")
 	if node == nil {
 		return nil
 	}
@@ -229,7 +170,7 @@ func (f *fieldReader) command() []string {
 	}
 	var command []string
 	for _, item := range list.Values {
-		word, ok := stringOf(item)
+		word, ok := yamltree.Text(item)
 		if !ok || strings.ContainsRune(word, 0) || len(word) > maxText {
 			f.fail(item, "command: expected strings of at most %d bytes without NUL; put strings in quotes", maxText)
 			return nil

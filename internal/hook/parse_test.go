@@ -38,7 +38,7 @@ func TestParseErrors(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		"":                                   "x:1: expected",
-		"hooks: [":                           "x:1: expected YAML",
+		"hooks: [":                           "x:1: sequence end token ']' not found",
 		"hooks:":                             "x:1: hooks: expected a list",
 		"hook: []":                           "x:1: unknown key hook, expected one of hooks",
 		"- a":                                "x:1: expected a mapping",

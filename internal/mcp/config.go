@@ -1,14 +1,14 @@
 package mcp
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"time"
 	"unicode/utf8"
 
-	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/parser"
+
+	"github.com/coppice-run/coppice/internal/yamltree"
 )
 
 // Server is the configuration of a server: either a process (Command) or an HTTP endpoint
@@ -65,33 +65,33 @@ func Load(file string, lookup func(string) (string, bool)) ([]Server, error) {
 // "source:line: " and say what was expected there. They never contain a value from the
 // environment.
 func Parse(source string, data []byte, lookup func(string) (string, bool)) ([]Server, error) {
-	r := reader{source: source, lookup: lookup}
+	r := reader{yamltree.Source{Name: source}, lookup}
 	switch {
 	case len(data) > maxFile:
-		return nil, r.problem(1, "expected at most %d bytes, got %d", maxFile, len(data))
+		return nil, r.Errorf(1, "expected at most %d bytes, got %d", maxFile, len(data))
 	case !utf8.Valid(data):
-		return nil, r.problem(1, "expected text in UTF-8")
+		return nil, r.Errorf(1, "expected text in UTF-8")
 	}
 	file, err := parser.ParseBytes(data, 0)
 	if err != nil {
-		return nil, r.syntax(err)
+		return nil, r.Syntax(err)
 	}
 	if len(file.Docs) != 1 || file.Docs[0].Body == nil {
-		return nil, r.problem(1, "expected one YAML document with the key %s", topKey)
+		return nil, r.Errorf(1, "expected one YAML document with the key %s", topKey)
 	}
-	top, err := r.mapping(file.Docs[0].Body, topKey)
+	top, err := r.Fields(file.Docs[0].Body, topKey)
 	if err != nil {
 		return nil, err
 	}
 	if len(top) == 0 {
-		return nil, r.problem(1, "expected the key %s", topKey)
+		return nil, r.Errorf(1, "expected the key %s", topKey)
 	}
-	named, err := r.mapping(top[0].value)
+	named, err := r.Fields(top[0].Value)
 	if err != nil {
 		return nil, err
 	}
 	if len(named) > maxServers {
-		return nil, r.at(top[0].value, "%s: expected at most %d servers, got %d", topKey, maxServers, len(named))
+		return nil, r.At(top[0].Value, "%s: expected at most %d servers, got %d", topKey, maxServers, len(named))
 	}
 	var servers []Server
 	for _, f := range named {
@@ -105,12 +105,3 @@ func Parse(source string, data []byte, lookup func(string) (string, bool)) ([]Se
 }
 
 const topKey = "mcpServers"
-
-// syntax returns an error with the line at which YAML is invalid.
-func (r reader) syntax(err error) error {
-	line, message := 1, err.Error()
-	if syntax, ok := errors.AsType[yaml.Error](err); ok && syntax.GetToken() != nil {
-		line, message = syntax.GetToken().Position.Line, syntax.GetMessage()
-	}
-	return r.problem(line, "expected YAML or JSON: %s", message)
-}

@@ -1,7 +1,6 @@
 package mcp
 
 import (
-	"fmt"
 	"path"
 	"path/filepath"
 	"regexp"
@@ -14,66 +13,13 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/coppice-run/coppice/internal/outbound"
+	"github.com/coppice-run/coppice/internal/yamltree"
 )
 
-// reader reads a syntax tree, so that every error has a line and no value is converted.
+// reader reads servers. lookup resolves variables of the environment.
 type reader struct {
-	source string
+	yamltree.Source
 	lookup func(string) (string, bool)
-}
-
-func (r reader) problem(line int, format string, args ...any) error {
-	return fmt.Errorf("%s:%d: %s", r.source, line, fmt.Sprintf(format, args...))
-}
-
-func (r reader) at(node ast.Node, format string, args ...any) error {
-	line := 1
-	if node != nil && node.GetToken() != nil {
-		line = node.GetToken().Position.Line
-	}
-	return r.problem(line, format, args...)
-}
-
-// field is a key and a value of a mapping.
-type field struct {
-	key   string
-	at    ast.Node
-	value ast.Node
-}
-
-// mapping returns the fields of a mapping in order. Only the given keys are allowed; without
-// keys, any are.
-func (r reader) mapping(node ast.Node, keys ...string) ([]field, error) {
-	expected := "a mapping"
-	if len(keys) > 0 {
-		expected += " with the keys " + strings.Join(keys, ", ")
-	}
-	m, ok := node.(*ast.MappingNode)
-	if !ok {
-		return nil, r.at(node, "expected %s", expected)
-	}
-	var fields []field
-	for _, v := range m.Values {
-		key, ok := stringOf(v.Key)
-		if !ok || len(keys) > 0 && !slices.Contains(keys, key) {
-			return nil, r.at(v.Key, "unknown key %.100s, expected %s", v.Key, expected)
-		}
-		if slices.ContainsFunc(fields, func(f field) bool { return f.key == key }) {
-			return nil, r.at(v.Key, "%.100s is given twice", key)
-		}
-		fields = append(fields, field{key, v.Key, v.Value})
-	}
-	return fields, nil
-}
-
-func stringOf(node ast.Node) (string, bool) {
-	switch n := node.(type) {
-	case *ast.StringNode:
-		return n.Value, true
-	case *ast.LiteralNode:
-		return n.Value.Value, true
-	}
-	return "", false
 }
 
 // namePattern makes mcp__server__tool unambiguous: a name contains no __ and does not end with
@@ -83,16 +29,16 @@ var namePattern = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9-]|_[A-Za-z0-9-])*$
 const maxName = 32
 
 // server reads one server.
-func (r reader) server(named field) (Server, error) {
-	if len(named.key) > maxName || !namePattern.MatchString(named.key) {
-		return Server{}, r.at(named.at, "the name %.100q of a server: expected at most %d letters, digits, and single _ and - between them", named.key, maxName)
+func (r reader) server(named yamltree.Field) (Server, error) {
+	if len(named.Key) > maxName || !namePattern.MatchString(named.Key) {
+		return Server{}, r.At(named.At, "the name %.100q of a server: expected at most %d letters, digits, and single _ and - between them", named.Key, maxName)
 	}
-	fields, err := r.mapping(named.value, "type", "command", "args", "env", "cwd", "writable", "network", "url", "headers",
+	fields, err := r.Fields(named.Value, "type", "command", "args", "env", "cwd", "writable", "network", "url", "headers",
 		"timeout", "tools", "trust_annotations")
 	if err != nil {
 		return Server{}, err
 	}
-	f := serverReader{reader: r, server: Server{Name: named.key}}
+	f := serverReader{reader: r, server: Server{Name: named.Key}}
 	kind := ""
 	for _, one := range fields {
 		f.read(one, &kind)
@@ -113,27 +59,27 @@ type serverReader struct {
 
 func (f *serverReader) fail(node ast.Node, format string, args ...any) {
 	if f.err == nil {
-		f.err = f.at(node, format, args...)
+		f.err = f.At(node, format, args...)
 	}
 }
 
-func (f *serverReader) read(one field, kind *string) {
+func (f *serverReader) read(one yamltree.Field, kind *string) {
 	s := &f.server
-	switch one.key {
+	switch one.Key {
 	case "type":
-		if *kind = f.text(one, one.value); *kind != "stdio" && *kind != "http" && *kind != "streamable-http" {
-			f.fail(one.value, "type: expected stdio or http, got %.100q", *kind)
+		if *kind = f.text(one, one.Value); *kind != "stdio" && *kind != "http" && *kind != "streamable-http" {
+			f.fail(one.Value, "type: expected stdio or http, got %.100q", *kind)
 		}
 	case "command":
-		if s.Command = f.expanded(one, one.value); s.Command == "" {
-			f.fail(one.value, "command: expected a program")
+		if s.Command = f.expanded(one, one.Value); s.Command == "" {
+			f.fail(one.Value, "command: expected a program")
 		}
 	case "args":
 		s.Args = f.list(one, f.expanded)
 	case "env":
 		s.Env = f.env(one)
 	case "cwd":
-		s.Dir = f.text(one, one.value)
+		s.Dir = f.text(one, one.Value)
 	case "writable":
 		s.Writable = f.list(one, f.directory)
 	case "network":
@@ -152,37 +98,37 @@ func (f *serverReader) read(one field, kind *string) {
 }
 
 // agree reports keys that contradict each other.
-func (f *serverReader) agree(named field, fields []field, kind string) {
+func (f *serverReader) agree(named yamltree.Field, fields yamltree.Fields, kind string) {
 	s := &f.server
 	started := []string{"command", "args", "env", "cwd", "writable", "network"}
 	switch {
 	case (s.Command == "") == (s.URL == ""):
-		f.fail(named.at, "%s: expected either a command or a url", s.Name)
+		f.fail(named.At, "%s: expected either a command or a url", s.Name)
 	case kind != "" && (kind == "stdio") != (s.Command != ""):
-		f.fail(named.at, "%s: the type %s has a %s", s.Name, kind, map[bool]string{true: "command", false: "url"}[kind == "stdio"])
+		f.fail(named.At, "%s: the type %s has a %s", s.Name, kind, map[bool]string{true: "command", false: "url"}[kind == "stdio"])
 	}
 	for _, one := range fields {
-		if s.URL != "" && slices.Contains(started, one.key) || s.Command != "" && one.key == "headers" {
-			f.fail(one.at, "%s: a server with a %s has none", one.key, map[bool]string{true: "url", false: "command"}[s.URL != ""])
+		if s.URL != "" && slices.Contains(started, one.Key) || s.Command != "" && one.Key == "headers" {
+			f.fail(one.At, "%s: a server with a %s has none", one.Key, map[bool]string{true: "url", false: "command"}[s.URL != ""])
 		}
 	}
 }
 
 // text returns a string without control characters.
-func (f *serverReader) text(one field, node ast.Node) string {
-	text, ok := stringOf(node)
+func (f *serverReader) text(one yamltree.Field, node ast.Node) string {
+	text, ok := yamltree.Text(node)
 	switch {
 	case !ok:
-		f.fail(node, "%s: expected a string; put it in quotes if it is a string", one.key)
+		f.fail(node, "%s: expected a string; put it in quotes if it is a string", one.Key)
 	case len(text) > maxText || strings.ContainsFunc(text, unicode.IsControl):
-		f.fail(node, "%s: expected at most %d bytes without control characters", one.key, maxText)
+		f.fail(node, "%s: expected at most %d bytes without control characters", one.Key, maxText)
 	}
 	return text
 }
 
 // expanded returns a string with ${NAME} replaced from the environment. Values from there are
 // recorded as secrets.
-func (f *serverReader) expanded(one field, node ast.Node) string {
+func (f *serverReader) expanded(one yamltree.Field, node ast.Node) string {
 	text := f.text(one, node)
 	var out strings.Builder
 	for {
@@ -193,15 +139,15 @@ func (f *serverReader) expanded(one field, node ast.Node) string {
 		}
 		name, after, closed := strings.Cut(rest, "}")
 		if !closed || !variablePattern.MatchString(name) {
-			f.fail(node, "%s: expected ${NAME} with the name of a variable of the environment", one.key)
+			f.fail(node, "%s: expected ${NAME} with the name of a variable of the environment", one.Key)
 			return ""
 		}
 		value, set := f.lookup(name)
 		switch {
 		case !set:
-			f.fail(node, "%s: the variable %s is not set", one.key, name)
+			f.fail(node, "%s: the variable %s is not set", one.Key, name)
 		case len(value) > maxText || strings.ContainsFunc(value, unicode.IsControl):
-			f.fail(node, "%s: the variable %s: expected at most %d bytes without control characters", one.key, name, maxText)
+			f.fail(node, "%s: the variable %s: expected at most %d bytes without control characters", one.Key, name, maxText)
 		}
 		f.server.secrets = append(f.server.secrets, value)
 		out.WriteString(value)
@@ -211,10 +157,10 @@ func (f *serverReader) expanded(one field, node ast.Node) string {
 
 var variablePattern = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-func (f *serverReader) list(one field, item func(field, ast.Node) string) []string {
-	list, ok := one.value.(*ast.SequenceNode)
+func (f *serverReader) list(one yamltree.Field, item func(yamltree.Field, ast.Node) string) []string {
+	list, ok := one.Value.(*ast.SequenceNode)
 	if !ok {
-		f.fail(one.value, "%s: expected a list of strings", one.key)
+		f.fail(one.Value, "%s: expected a list of strings", one.Key)
 		return nil
 	}
 	texts := []string{}
@@ -224,49 +170,49 @@ func (f *serverReader) list(one field, item func(field, ast.Node) string) []stri
 	return texts
 }
 
-func (f *serverReader) env(one field) []string {
-	fields, err := f.mapping(one.value)
+func (f *serverReader) env(one yamltree.Field) []string {
+	fields, err := f.Fields(one.Value)
 	if err != nil {
-		f.fail(one.value, "env: expected a mapping of names to strings, each name once")
+		f.fail(one.Value, "env: expected a mapping of names to strings, each name once")
 	}
 	var env []string
 	for _, v := range fields {
-		if !variablePattern.MatchString(v.key) {
-			f.fail(v.at, "env: expected the name of a variable, got %.100q", v.key)
+		if !variablePattern.MatchString(v.Key) {
+			f.fail(v.At, "env: expected the name of a variable, got %.100q", v.Key)
 		}
-		env = append(env, v.key+"="+f.expanded(field{key: "env " + v.key}, v.value))
+		env = append(env, v.Key+"="+f.expanded(yamltree.Field{Key: "env " + v.Key}, v.Value))
 	}
 	return env
 }
 
-func (f *serverReader) directory(one field, node ast.Node) string {
+func (f *serverReader) directory(one yamltree.Field, node ast.Node) string {
 	dir := f.expanded(one, node)
 	if !filepath.IsAbs(dir) {
-		f.fail(node, "%s: expected absolute paths", one.key)
+		f.fail(node, "%s: expected absolute paths", one.Key)
 	}
 	return filepath.Clean(dir)
 }
 
-func (f *serverReader) flag(one field) bool {
-	value, ok := one.value.(*ast.BoolNode)
+func (f *serverReader) flag(one yamltree.Field) bool {
+	value, ok := one.Value.(*ast.BoolNode)
 	if !ok {
-		f.fail(one.value, "%s: expected true or false", one.key)
+		f.fail(one.Value, "%s: expected true or false", one.Key)
 		return false
 	}
 	return value.Value
 }
 
-func (f *serverReader) url(one field) string {
+func (f *serverReader) url(one yamltree.Field) string {
 	known := len(f.server.secrets)
-	u, err := outbound.ParseURL(f.expanded(one, one.value))
+	u, err := outbound.ParseURL(f.expanded(one, one.Value))
 	switch {
 	case f.err != nil:
 		return ""
 	case err != nil && len(f.server.secrets) > known:
-		f.fail(one.value, "url: expected an http or https URL without a user once its variables are filled in")
+		f.fail(one.Value, "url: expected an http or https URL without a user once its variables are filled in")
 		return ""
 	case err != nil:
-		f.fail(one.value, "url: %v", err)
+		f.fail(one.Value, "url: %v", err)
 		return ""
 	}
 	// A token in the query is secret in either encoding.
@@ -286,41 +232,41 @@ func isProtocolHeader(name string) bool {
 	return strings.HasPrefix(name, "mcp-")
 }
 
-func (f *serverReader) headers(one field) []Header {
-	fields, err := f.mapping(one.value)
+func (f *serverReader) headers(one yamltree.Field) []Header {
+	fields, err := f.Fields(one.Value)
 	if err != nil {
-		f.fail(one.value, "headers: expected a mapping of names to strings, each name once")
+		f.fail(one.Value, "headers: expected a mapping of names to strings, each name once")
 	}
 	var headers []Header
 	for _, v := range fields {
-		value := f.expanded(field{key: "headers " + v.key}, v.value)
+		value := f.expanded(yamltree.Field{Key: "headers " + v.Key}, v.Value)
 		switch {
-		case !httpguts.ValidHeaderFieldName(v.key):
-			f.fail(v.at, "headers: expected the name of a header, got %.100q", v.key)
-		case isProtocolHeader(v.key):
-			f.fail(v.at, "headers: %s is set by the protocol", v.key)
+		case !httpguts.ValidHeaderFieldName(v.Key):
+			f.fail(v.At, "headers: expected the name of a header, got %.100q", v.Key)
+		case isProtocolHeader(v.Key):
+			f.fail(v.At, "headers: %s is set by the protocol", v.Key)
 		case !httpguts.ValidHeaderFieldValue(value):
-			f.fail(v.at, "headers: the value of %s can't be sent", v.key)
+			f.fail(v.At, "headers: the value of %s can't be sent", v.Key)
 		}
 		f.server.secrets = append(f.server.secrets, value)
-		headers = append(headers, Header{v.key, value})
+		headers = append(headers, Header{v.Key, value})
 	}
 	return headers
 }
 
-func (f *serverReader) timeout(one field) time.Duration {
-	text := f.text(one, one.value)
+func (f *serverReader) timeout(one yamltree.Field) time.Duration {
+	text := f.text(one, one.Value)
 	d, err := time.ParseDuration(text)
 	if err != nil || d < minTimeout || d > maxTimeout {
-		f.fail(one.value, "timeout: expected a duration from %s to %s, such as 30s or 2m, got %.100q", minTimeout, maxTimeout, text)
+		f.fail(one.Value, "timeout: expected a duration from %s to %s, such as 30s or 2m, got %.100q", minTimeout, maxTimeout, text)
 	}
 	return d
 }
 
-func (f *serverReader) glob(one field, node ast.Node) string {
+func (f *serverReader) glob(one yamltree.Field, node ast.Node) string {
 	text := f.text(one, node)
 	if _, err := path.Match(text, ""); err != nil || text == "" {
-		f.fail(node, "%s: expected globs of the server's names for its tools, such as get_*", one.key)
+		f.fail(node, "%s: expected globs of the server's names for its tools, such as get_*", one.Key)
 	}
 	return text
 }

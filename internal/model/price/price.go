@@ -11,6 +11,7 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"github.com/coppice-run/coppice/internal/tree"
+	"github.com/coppice-run/coppice/internal/yamltree"
 )
 
 //go:embed prices.yaml
@@ -60,7 +61,7 @@ func Parse(source string, data []byte) (*Table, error) {
 		Prices []entry `yaml:"prices"`
 	}
 	if err := yaml.UnmarshalWithOptions(data, &file, yaml.Strict()); err != nil {
-		return nil, fmt.Errorf("%s: %s", source, yaml.FormatError(err, false, false))
+		return nil, yamltree.Source{Name: source}.Syntax(err)
 	}
 	for i, e := range file.Prices {
 		_, err := path.Match(e.Name, "")

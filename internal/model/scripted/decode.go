@@ -11,17 +11,19 @@ import (
 
 	"github.com/coppice-run/coppice/internal/model"
 	"github.com/coppice-run/coppice/internal/tree"
+	"github.com/coppice-run/coppice/internal/yamltree"
 )
 
 // Parse parses a scenario. Errors name the file as name, and the line with what was expected
 // there. Parse checks every template, pattern and number.
 func Parse(name string, data []byte) (*Scenario, error) {
-	root, err := document(name, data)
+	source := yamltree.Source{Name: name}
+	root, err := document(source, data)
 	if err != nil {
 		return nil, err
 	}
-	r := reader{file: name}
-	s := &Scenario{file: name, model: "scripted", vars: map[string]*snippet{}}
+	r := reader{source}
+	s := &Scenario{source: source, model: "scripted", vars: map[string]*snippet{}}
 	var steps ast.Node
 	err = r.object(root, "a scenario", fields{
 		"about":  func(n ast.Node) (err error) { s.About, _, err = r.text(n, "text about the scenario"); return err },
@@ -35,7 +37,7 @@ func Parse(name string, data []byte) (*Scenario, error) {
 	}
 	const wantSteps = `a scenario needs "steps", a list of what the model answers`
 	if steps == nil {
-		return nil, failAt(name, line(root), wantSteps)
+		return nil, r.At(root, wantSteps)
 	}
 	err = r.each(steps, "steps", func(n ast.Node) error {
 		step, err := r.step(n, s.stream)
@@ -43,7 +45,7 @@ func Parse(name string, data []byte) (*Scenario, error) {
 		return err
 	})
 	if err == nil && len(s.steps) == 0 {
-		err = failAt(name, line(steps), wantSteps+"; it is empty")
+		err = r.At(steps, wantSteps+"; it is empty")
 	}
 	if err != nil {
 		return nil, err
@@ -52,12 +54,12 @@ func Parse(name string, data []byte) (*Scenario, error) {
 }
 
 func (r reader) vars(n ast.Node, vars map[string]*snippet) error {
-	pairs, err := r.pairs(n, "a mapping of names to expressions")
+	given, err := r.mapping(n, "a mapping of names to expressions")
 	if err != nil {
 		return err
 	}
-	for _, p := range pairs {
-		if vars[p.key], err = r.expression(p.value, "var "+p.key); err != nil {
+	for _, p := range given {
+		if vars[p.Key], err = r.expression(p.Value, "var "+p.Key); err != nil {
 			return err
 		}
 	}
@@ -65,7 +67,7 @@ func (r reader) vars(n ast.Node, vars map[string]*snippet) error {
 }
 
 func (r reader) step(n ast.Node, pace stream) (*step, error) {
-	s := &step{stream: pace, line: line(n)}
+	s := &step{stream: pace, line: yamltree.Line(n)}
 	answers := false
 	err := r.object(n, "a step", fields{
 		"when":     func(n ast.Node) (err error) { s.when, err = r.condition(n); return err },
@@ -88,10 +90,10 @@ func (r reader) step(n ast.Node, pace stream) (*step, error) {
 		return nil, err
 	}
 	if s.failure != nil && (answers || len(s.calls) > 0) {
-		return nil, failAt(r.file, s.line, `a step with "error" has no answer: leave out "calls", "usage" and "stop"`)
+		return nil, r.Errorf(s.line, `a step with "error" has no answer: leave out "calls", "usage" and "stop"`)
 	}
 	if s.failure == nil && s.text == nil && len(s.calls) == 0 {
-		return nil, failAt(r.file, s.line, `a step answers with "text", "calls" or "error"; this one has none of them`)
+		return nil, r.Errorf(s.line, `a step answers with "text", "calls" or "error"; this one has none of them`)
 	}
 	return s, nil
 }
@@ -118,7 +120,7 @@ func (r reader) condition(n ast.Node) (condition, error) {
 		}
 		for i, name := range re.SubexpNames() {
 			if _, twice := c.groups[name]; twice {
-				return condition{}, r.fail(n, "the group %q is there twice; expected names that differ", name)
+				return condition{}, r.At(n, "the group %q is there twice; expected names that differ", name)
 			}
 			if name != "" {
 				c.groups[name] = c.allGroups + i
@@ -137,7 +139,7 @@ func (r reader) call(n ast.Node) (call, error) {
 		"input":    func(n ast.Node) (err error) { c.input, err = r.inputOf(n); return err },
 	})
 	if err == nil && c.tool == nil {
-		err = r.fail(n, `a call needs "tool", the name of the tool`)
+		err = r.At(n, `a call needs "tool", the name of the tool`)
 	}
 	return c, err
 }
@@ -152,7 +154,7 @@ func (r reader) failure(n ast.Node) (*failure, error) {
 		"kind": func(n ast.Node) error {
 			name, _, err := r.text(n, "the kind of error")
 			if f.kind = kinds[name]; err == nil && f.kind == model.ErrorUnspecified {
-				err = r.fail(n, "%q is no kind of error; expected rate_limited, overloaded, broken, invalid or auth", name)
+				err = r.At(n, "%q is no kind of error; expected rate_limited, overloaded, broken, invalid or auth", name)
 			}
 			return err
 		},
@@ -161,7 +163,7 @@ func (r reader) failure(n ast.Node) (*failure, error) {
 		"times":       func(n ast.Node) (err error) { f.times, err = r.whole(n, "how often to fail", 1); return err },
 	})
 	if err == nil && f.kind == model.ErrorUnspecified {
-		err = r.fail(n, `an error needs "kind"`)
+		err = r.At(n, `an error needs "kind"`)
 	}
 	return f, err
 }
@@ -210,7 +212,7 @@ func (r reader) stop(n ast.Node) (tree.StopReason, error) {
 	case "refusal":
 		return tree.StopRefusal, nil
 	}
-	return tree.StopUnspecified, r.fail(n, "%q is no stop reason; expected end_turn, tool_use, max_tokens or refusal", name)
+	return tree.StopUnspecified, r.At(n, "%q is no stop reason; expected end_turn, tool_use, max_tokens or refusal", name)
 }
 
 // span parses "3", "2..4", "2.." or "..4".
@@ -227,7 +229,7 @@ func (r reader) span(n ast.Node) (span, error) {
 	var s span
 	low, high, ranged := strings.Cut(text, "..")
 	if !ranged || text == ".." {
-		return span{}, r.fail(n, "expected %s, got %q", want, text)
+		return span{}, r.At(n, "expected %s, got %q", want, text)
 	}
 	for _, end := range []struct {
 		text string
@@ -238,12 +240,12 @@ func (r reader) span(n ast.Node) (span, error) {
 		}
 		v, err := strconv.Atoi(end.text)
 		if err != nil || v < 0 || v > maxNumber {
-			return span{}, r.fail(n, "expected %s, got %q", want, text)
+			return span{}, r.At(n, "expected %s, got %q", want, text)
 		}
 		*end.into = &v
 	}
 	if s.from != nil && s.to != nil && *s.from > *s.to {
-		return span{}, r.fail(n, "the range %q is empty; expected the lower number first", text)
+		return span{}, r.At(n, "the range %q is empty; expected the lower number first", text)
 	}
 	return s, nil
 }
@@ -251,7 +253,7 @@ func (r reader) span(n ast.Node) (span, error) {
 func (r reader) name(n ast.Node, what string) (string, error) {
 	text, _, err := r.text(n, what)
 	if err == nil && text == "" {
-		err = r.fail(n, "expected %s, got an empty text", what)
+		err = r.At(n, "expected %s, got an empty text", what)
 	}
 	return text, err
 }
@@ -262,7 +264,7 @@ func (r reader) glob(n ast.Node) (string, error) {
 		return "", err
 	}
 	if _, err := path.Match(text, ""); err != nil {
-		return "", r.fail(n, "expected a name or a glob, got %q: %v", text, err)
+		return "", r.At(n, "expected a name or a glob, got %q: %v", text, err)
 	}
 	return text, nil
 }
@@ -274,7 +276,7 @@ func (r reader) pattern(n ast.Node) (*regexp.Regexp, error) {
 	}
 	re, err := regexp.Compile(text)
 	if err != nil {
-		return nil, r.fail(n, "expected a regular expression (RE2): %v", err)
+		return nil, r.At(n, "expected a regular expression (RE2): %v", err)
 	}
 	return re, nil
 }
@@ -288,7 +290,7 @@ func (r reader) duration(n ast.Node) (time.Duration, error) {
 	}
 	d, err := time.ParseDuration(text)
 	if err != nil || d < 0 {
-		return 0, r.fail(n, "expected %s, got %q", wantDuration, text)
+		return 0, r.At(n, "expected %s, got %q", wantDuration, text)
 	}
 	return d, nil
 }

@@ -36,7 +36,7 @@ func (r reader) inputOf(n ast.Node) (input, error) {
 			return nil, err
 		}
 		return wholeObject{s}, nil
-	case *ast.MappingNode, *ast.MappingValueNode:
+	case *ast.MappingNode:
 		return r.inputPart(n)
 	}
 	return nil, r.expected("input, a mapping or a template that puts out JSON", n)
@@ -44,18 +44,18 @@ func (r reader) inputOf(n ast.Node) (input, error) {
 
 func (r reader) inputPart(n ast.Node) (input, error) {
 	switch n := n.(type) {
-	case *ast.MappingNode, *ast.MappingValueNode:
-		pairs, err := r.pairs(n, "input")
+	case *ast.MappingNode:
+		given, err := r.mapping(n, "input")
 		if err != nil {
 			return nil, err
 		}
-		members := make(object, 0, len(pairs))
-		for _, p := range pairs {
-			value, err := r.inputPart(p.value)
+		members := make(object, 0, len(given))
+		for _, p := range given {
+			value, err := r.inputPart(p.Value)
 			if err != nil {
 				return nil, err
 			}
-			members = append(members, member{p.key, value})
+			members = append(members, member{p.Key, value})
 		}
 		return members, nil
 	case *ast.SequenceNode:
@@ -74,7 +74,7 @@ func (r reader) inputPart(n ast.Node) (input, error) {
 		return r.literal(n, n.Value)
 	case *ast.FloatNode:
 		if math.IsInf(n.Value, 0) || math.IsNaN(n.Value) {
-			return nil, r.fail(n, "expected a number that JSON has, got %v", n.Value)
+			return nil, r.At(n, "expected a number that JSON has, got %v", n.Value)
 		}
 		return r.literal(n, n.Value)
 	case *ast.BoolNode:
@@ -88,7 +88,7 @@ func (r reader) inputPart(n ast.Node) (input, error) {
 func (r reader) literal(n ast.Node, value any) (input, error) {
 	text, err := json.Marshal(value)
 	if err != nil {
-		return nil, r.fail(n, "expected a value that JSON has: %v", err)
+		return nil, r.At(n, "expected a value that JSON has: %v", err)
 	}
 	return literal(text), nil
 }

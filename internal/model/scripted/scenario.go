@@ -9,6 +9,7 @@ import (
 
 	"github.com/coppice-run/coppice/internal/model"
 	"github.com/coppice-run/coppice/internal/tree"
+	"github.com/coppice-run/coppice/internal/yamltree"
 )
 
 // Scenario is a parsed and checked scenario. It is immutable.
@@ -16,7 +17,7 @@ type Scenario struct {
 	// About describes the scenario to people.
 	About string
 
-	file   string
+	source yamltree.Source
 	model  string
 	stream stream
 	vars   map[string]*snippet

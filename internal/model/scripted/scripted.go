@@ -109,7 +109,7 @@ func (p *player) play(ctx context.Context, m *Model, emit func(model.Delta)) (*m
 		return nil, p.fail(d)
 	}
 	if len(blocks) == 0 {
-		return nil, failAt(p.view.scenario.file, p.step.line, "the step matches, but neither its text nor its calls give anything")
+		return nil, p.view.scenario.source.Errorf(p.step.line, "the step matches, but neither its text nor its calls give anything")
 	}
 	return &model.Answer{
 		Model:  m.scenario.model,
@@ -139,7 +139,7 @@ func (p *player) choose(m *Model) error {
 	}
 	d := &p.view.dot
 	return fmt.Errorf("%s: no step for agent %q at depth %d, turn %d (%d since the last user message); the last text is %q",
-		m.scenario.file, d.Agent, d.Depth, d.Turn, d.SinceUser, shorten(d.Last, 200))
+		m.scenario.source.Name, d.Agent, d.Depth, d.Turn, d.SinceUser, shorten(d.Last, 200))
 }
 
 func (p *player) blocks(d *templateData) ([]tree.Block, error) {
@@ -179,7 +179,7 @@ func (p *player) blocks(d *templateData) ([]tree.Block, error) {
 			use.ProviderID = fmt.Sprintf("call_%d_%d", d.Turn, number)
 			blocks = append(blocks, use)
 			if size += len(use.Input); size > maxAnswer || number > maxCalls {
-				return nil, failAt(p.view.scenario.file, p.step.line, "an answer has at most %d calls and %d bytes", maxCalls, maxAnswer)
+				return nil, p.view.scenario.source.Errorf(p.step.line, "an answer has at most %d calls and %d bytes", maxCalls, maxAnswer)
 			}
 		}
 	}

@@ -36,7 +36,7 @@ func (r reader) template(n ast.Node, name string) (*snippet, error) {
 		return nil, err
 	}
 	if !strings.Contains(text, "{{") {
-		return &snippet{file: r.file, line: first, name: name, plain: text}, nil
+		return &snippet{file: r.Name, line: first, name: name, plain: text}, nil
 	}
 	return r.snippet(first, name, text)
 }
@@ -51,13 +51,13 @@ func (r reader) expression(n ast.Node, name string) (*snippet, error) {
 }
 
 func (r reader) snippet(first int, name, text string) (*snippet, error) {
-	s := &snippet{file: r.file, line: first, name: name}
+	s := &snippet{file: r.Name, line: first, name: name}
 	parsed, err := template.New(name).Option("missingkey=error").Funcs(functions()).Parse(text)
 	if err != nil {
 		return nil, s.fail(err)
 	}
 	if len(parsed.Templates()) > 1 {
-		return nil, failAt(r.file, first, "%s: define and block have no place in a scenario; use vars", name)
+		return nil, r.Errorf(first, "%s: define and block have no place in a scenario; use vars", name)
 	}
 	s.parsed = parsed
 	return s, nil

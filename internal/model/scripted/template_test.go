@@ -144,7 +144,7 @@ func TestScenariosThatAreWrong(t *testing.T) {
 	for source, want := range map[string]string{
 		"":                             `t.yaml: the file is empty; expected a scenario with "steps"`,
 		"# only a comment\n":           `t.yaml: the file is empty; expected a scenario with "steps"`,
-		"just text":                    "t.yaml:1: expected a scenario, got text",
+		"just text":                    "t.yaml:1: expected a scenario, got a string",
 		"about: x\nsteps: []":          `t.yaml:2: a scenario needs "steps", a list of what the model answers; it is empty`,
 		"about: x":                     `t.yaml:1: a scenario needs "steps", a list of what the model answers`,
 		"steps: 3":                     "t.yaml:1: expected a list of steps, got a number",

@@ -1,18 +1,17 @@
 package scripted
 
 import (
-	"errors"
-	"fmt"
 	"io"
 	"slices"
 	"strings"
 	"unicode/utf8"
 
-	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/lexer"
 	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
+
+	"github.com/coppice-run/coppice/internal/yamltree"
 )
 
 // Bounds of a scenario file. Within them the YAML parser, which has no bounds of its own, needs
@@ -31,12 +30,12 @@ func readBounded(r io.Reader) ([]byte, error) {
 
 // document parses a YAML file with one document. It rejects anchors and aliases, which could
 // expand without bound, and what scenarios do not use.
-func document(file string, data []byte) (ast.Node, error) {
+func document(file yamltree.Source, data []byte) (ast.Node, error) {
 	if len(data) > maxFile {
-		return nil, failAt(file, 0, "a scenario has at most %d bytes", maxFile)
+		return nil, file.Errorf(0, "a scenario has at most %d bytes", maxFile)
 	}
 	if !utf8.Valid(data) {
-		return nil, failAt(file, 0, "a scenario is text in UTF-8")
+		return nil, file.Errorf(0, "a scenario is text in UTF-8")
 	}
 	tokens := lexer.Tokenize(string(data))
 	if err := checkTokens(file, tokens); err != nil {
@@ -44,7 +43,7 @@ func document(file string, data []byte) (ast.Node, error) {
 	}
 	parsed, err := parser.Parse(tokens, 0)
 	if err != nil {
-		return nil, syntaxError(file, err)
+		return nil, file.Syntax(err)
 	}
 	var body ast.Node
 	for _, doc := range parsed.Docs {
@@ -52,17 +51,17 @@ func document(file string, data []byte) (ast.Node, error) {
 			continue
 		}
 		if body != nil {
-			return nil, failAt(file, line(doc.Body), "a scenario is one YAML document; here a second one starts")
+			return nil, file.At(doc.Body, "a scenario is one YAML document; here a second one starts")
 		}
 		body = doc.Body
 	}
 	if body == nil {
-		return nil, failAt(file, 0, `the file is empty; expected a scenario with "steps"`)
+		return nil, file.Errorf(0, `the file is empty; expected a scenario with "steps"`)
 	}
 	return body, nil
 }
 
-func checkTokens(file string, tokens token.Tokens) error {
+func checkTokens(file yamltree.Source, tokens token.Tokens) error {
 	depth, keys := 0, 0
 	for _, t := range tokens {
 		switch t.Type {
@@ -73,120 +72,38 @@ func checkTokens(file string, tokens token.Tokens) error {
 		case token.SequenceEndType, token.MappingEndType:
 			depth--
 		case token.AnchorType, token.AliasType, token.MergeKeyType:
-			return failAt(file, t.Position.Line, "anchors, aliases and merge keys have no place in a scenario; use vars")
+			return file.Errorf(t.Position.Line, "anchors, aliases and merge keys have no place in a scenario; use vars")
 		case token.TagType, token.DirectiveType:
-			return failAt(file, t.Position.Line, "tags and directives have no place in a scenario")
+			return file.Errorf(t.Position.Line, "tags and directives have no place in a scenario")
 		case token.SequenceEntryType, token.MappingKeyType:
 			if t.Position.Column > maxColumn {
-				return failAt(file, t.Position.Line, "the YAML is nested too deep")
+				return file.Errorf(t.Position.Line, "the YAML is nested too deep")
 			}
 		}
 		if keys > maxKeys {
-			return failAt(file, t.Position.Line, "a scenario has at most %d keys", maxKeys)
+			return file.Errorf(t.Position.Line, "a scenario has at most %d keys", maxKeys)
 		}
 		if depth > maxFlowDepth {
-			return failAt(file, t.Position.Line, "the YAML is nested too deep")
+			return file.Errorf(t.Position.Line, "the YAML is nested too deep")
 		}
 	}
 	return nil
 }
 
-func syntaxError(file string, err error) error {
-	var located yaml.Error
-	if !errors.As(err, &located) {
-		return failAt(file, 0, "%v", err)
-	}
-	at := 0
-	if t := located.GetToken(); t != nil && t.Position != nil {
-		at = t.Position.Line
-	}
-	return failAt(file, at, "%s", located.GetMessage())
-}
-
-// failAt returns an error at a line of a scenario. Line 0 means the whole file.
-func failAt(file string, line int, format string, args ...any) error {
-	if line == 0 {
-		return fmt.Errorf("%s: %s", file, fmt.Sprintf(format, args...))
-	}
-	return fmt.Errorf("%s:%d: %s", file, line, fmt.Sprintf(format, args...))
-}
-
-// line returns the first line of a node.
-func line(n ast.Node) int {
-	if pairs, ok := n.(*ast.MappingNode); ok && !pairs.IsFlowStyle && len(pairs.Values) > 0 {
-		return line(pairs.Values[0])
-	}
-	if pair, ok := n.(*ast.MappingValueNode); ok {
-		return line(pair.Key)
-	}
-	if t := n.GetToken(); t != nil && t.Position != nil {
-		return t.Position.Line
-	}
-	return 0
-}
-
-// kind names the type of a node for people.
-func kind(n ast.Node) string {
-	switch n.(type) {
-	case *ast.MappingNode, *ast.MappingValueNode:
-		return "a mapping"
-	case *ast.SequenceNode:
-		return "a list"
-	case *ast.StringNode, *ast.LiteralNode:
-		return "text"
-	case *ast.IntegerNode, *ast.FloatNode, *ast.InfinityNode, *ast.NanNode:
-		return "a number"
-	case *ast.BoolNode:
-		return "true or false"
-	case *ast.NullNode:
-		return "nothing"
-	}
-	return "something else"
-}
-
-// pair is a key and a value of a mapping.
-type pair struct {
-	key   string
-	line  int
-	value ast.Node
-}
-
 // reader converts nodes to parts of a scenario. Its errors name file, line and what was
 // expected.
-type reader struct{ file string }
-
-func (r reader) fail(n ast.Node, format string, args ...any) error {
-	return failAt(r.file, line(n), format, args...)
-}
+type reader struct{ yamltree.Source }
 
 func (r reader) expected(what string, n ast.Node) error {
-	return r.fail(n, "expected %s, got %s", what, kind(n))
+	return r.At(n, "expected %s, got %s", what, yamltree.Kind(n))
 }
 
-func (r reader) pairs(n ast.Node, what string) ([]pair, error) {
-	var values []*ast.MappingValueNode
-	switch n := n.(type) {
-	case *ast.MappingNode:
-		values = n.Values
-	case *ast.MappingValueNode:
-		values = []*ast.MappingValueNode{n}
-	default:
+// mapping reads a mapping with any keys.
+func (r reader) mapping(n ast.Node, what string) (yamltree.Fields, error) {
+	if _, ok := n.(*ast.MappingNode); !ok {
 		return nil, r.expected(what, n)
 	}
-	seen := make(map[string]bool, len(values))
-	pairs := make([]pair, 0, len(values))
-	for _, v := range values {
-		key, ok := v.Key.(*ast.StringNode)
-		if !ok {
-			return nil, r.fail(v.Key, "expected a name as the key, got %q", v.Key.String())
-		}
-		if seen[key.Value] {
-			return nil, r.fail(key, "%q is there twice", key.Value)
-		}
-		seen[key.Value] = true
-		pairs = append(pairs, pair{key: key.Value, line: line(key), value: v.Value})
-	}
-	return pairs, nil
+	return r.Fields(n)
 }
 
 // fields are the known keys of a mapping, each with a function that reads its value.
@@ -194,21 +111,21 @@ type fields map[string]func(ast.Node) error
 
 // object reads a mapping with known keys.
 func (r reader) object(n ast.Node, what string, known fields) error {
-	pairs, err := r.pairs(n, what)
+	given, err := r.mapping(n, what)
 	if err != nil {
 		return err
 	}
-	for _, p := range pairs {
-		read, ok := known[p.key]
+	for _, p := range given {
+		read, ok := known[p.Key]
 		if !ok {
 			names := make([]string, 0, len(known))
 			for name := range known {
 				names = append(names, name)
 			}
 			slices.Sort(names)
-			return failAt(r.file, p.line, "%s has no %q; expected one of %s", what, p.key, strings.Join(names, ", "))
+			return r.At(p.At, "%s has no %q; expected one of %s", what, p.Key, strings.Join(names, ", "))
 		}
-		if err := read(p.value); err != nil {
+		if err := read(p.Value); err != nil {
 			return err
 		}
 	}
@@ -231,13 +148,15 @@ func (r reader) each(n ast.Node, what string, read func(ast.Node) error) error {
 
 // text reads a text, and the number of its first line.
 func (r reader) text(n ast.Node, what string) (text string, first int, err error) {
-	switch n := n.(type) {
-	case *ast.StringNode:
-		return n.Value, line(n), nil
-	case *ast.LiteralNode:
-		return n.Value.Value, line(n) + 1, nil
+	text, ok := yamltree.Text(n)
+	if !ok {
+		return "", 0, r.expected(what, n)
 	}
-	return "", 0, r.expected(what, n)
+	first = yamltree.Line(n)
+	if _, block := n.(*ast.LiteralNode); block {
+		first++
+	}
+	return text, first, nil
 }
 
 func (r reader) whole(n ast.Node, what string, least int) (int, error) {
@@ -253,7 +172,7 @@ func (r reader) whole(n ast.Node, what string, least int) (int, error) {
 			}
 		}
 	}
-	return 0, r.fail(n, "expected %s, a whole number from %d to %d", what, least, maxNumber)
+	return 0, r.At(n, "expected %s, a whole number from %d to %d", what, least, maxNumber)
 }
 
 // maxNumber is the largest number in a scenario.
