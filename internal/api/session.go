@@ -47,7 +47,7 @@ func (s *sessionServer) CreateSession(ctx context.Context, req *pb.CreateSession
 	if err != nil {
 		return nil, err
 	}
-	if wait > 0 && req.GetMessage() == nil {
+	if wait != noWait && req.GetMessage() == nil {
 		return nil, tree.ErrBadInput.With("wait requires a message")
 	}
 	permissions, err := wire.LayerFrom(req.GetPermissions())
@@ -70,7 +70,7 @@ func (s *sessionServer) CreateSession(ctx context.Context, req *pb.CreateSession
 	if err != nil {
 		return nil, err
 	}
-	if wait == 0 {
+	if wait == noWait {
 		return &pb.CreateSessionResponse{Session: wire.Session(session, root)}, nil
 	}
 	now, ended, err := awaitStarted(ctx, s.svc, root, firstRun(root.ID), wait)

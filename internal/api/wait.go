@@ -17,10 +17,14 @@ import (
 const (
 	defaultWait = 30 * time.Second // of WaitTask
 	maxWait     = 10 * time.Minute
+	noWait      = time.Duration(-1) // the client has not asked for a wait; 0: it wants to look once
 )
 
 // parseWait reads how long a client wants to wait.
 func parseWait(field string, asked *durationpb.Duration) (time.Duration, error) {
+	if asked == nil {
+		return noWait, nil
+	}
 	wait, err := parseDuration(field, asked)
 	if err != nil {
 		return 0, err
@@ -36,11 +40,12 @@ func (s *taskServer) WaitTask(ctx context.Context, req *pb.WaitTaskRequest) (*pb
 	if err != nil {
 		return nil, err
 	}
-	timeout := defaultWait
-	if req.GetTimeout() != nil {
-		if timeout, err = parseWait("timeout", req.GetTimeout()); err != nil {
-			return nil, err
-		}
+	timeout, err := parseWait("timeout", req.GetTimeout())
+	if err != nil {
+		return nil, err
+	}
+	if timeout == noWait {
+		timeout = defaultWait
 	}
 	return waitTask(ctx, s.svc, session, tree.ChildRun{Task: id}, timeout)
 }
@@ -73,7 +78,7 @@ func taskWithOutput(now orchestrator.WaitResult) *pb.Task {
 // unavailable, it returns the task as it is: what was started continues, and the client has to know
 // of it.
 func awaitStarted(ctx context.Context, svc *orchestrator.Service, t *tree.Task, of tree.Sent, wait time.Duration) (now orchestrator.WaitResult, ended bool, err error) {
-	if wait == 0 {
+	if wait == noWait {
 		return orchestrator.WaitResult{Task: t}, false, nil
 	}
 	now, took, err := svc.WaitMessage(ctx, tenant(ctx), t.Session, of, wait)

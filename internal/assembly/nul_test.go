@@ -133,3 +133,14 @@ func spoil(m protoreflect.Message, number *int) string {
 	}
 	return ""
 }
+
+// TestAPromptWithNULDescribesItsTask: without a description, the first words of a prompt are taken,
+// whatever is among them.
+func TestAPromptWithNULDescribesItsTask(t *testing.T) {
+	t.Parallel()
+	c := setup(t, slowOrNot, nil)
+	spawned, err := c.SpawnTask(c.ctx(), &pb.SpawnTaskRequest{SessionId: c.create("").GetId(), Agent: "explore", Prompt: "look at a\x00b"})
+	if words := spawned.GetTask().GetDescription(); err != nil || !strings.HasPrefix(words, "look at a") || strings.Contains(words, "\x00") {
+		t.Errorf("the description is %q, %v", words, err)
+	}
+}

@@ -125,6 +125,34 @@ func TestACallWaitsForTheRunThatTakesItsMessageIn(t *testing.T) {
 
 // TestAStopAnswersWhoWaits: a client whose call has started a run hears of it, though the
 // orchestrator stops.
+// TestAWaitOfNothingLooksOnce: a call repeated with a wait of 0 says how the run has ended.
+func TestAWaitOfNothingLooksOnce(t *testing.T) {
+	t.Parallel()
+	c := setup(t, slowOrNot, nil)
+	opening := &pb.CreateSessionRequest{Message: &pb.UserMessage{Text: "quick"}, IdempotencyKey: "once", Wait: durationpb.New(0)}
+	opened, err := c.CreateSession(c.ctx(), opening)
+	if err != nil || opened.GetRoot() == nil {
+		t.Fatalf("the call gave %v, %v", opened, err)
+	}
+	session := opened.GetSession().GetId()
+	want := c.wait(session, "").GetResult()
+	if opened, err = c.CreateSession(c.ctx(), opening); err != nil || !opened.GetEnded() || opened.GetRoot().GetResult() != want {
+		t.Errorf("the repeated call gave %v, %v", opened, err)
+	}
+	spawning := &pb.SpawnTaskRequest{SessionId: session, Agent: "explore", Prompt: "quick", IdempotencyKey: "two", Wait: durationpb.New(0)}
+	spawned, err := c.SpawnTask(c.ctx(), spawning)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want = c.wait(session, spawned.GetTask().GetId()).GetResult()
+	if spawned, err = c.SpawnTask(c.ctx(), spawning); err != nil || !spawned.GetEnded() || spawned.GetTask().GetResult() != want {
+		t.Errorf("the repeated call gave %v, %v", spawned, err)
+	}
+	if _, err := c.CreateSession(c.ctx(), &pb.CreateSessionRequest{Wait: durationpb.New(0)}); status.Code(err) != codes.InvalidArgument {
+		t.Errorf("a wait without a message: %v", err)
+	}
+}
+
 func TestAStopAnswersWhoWaits(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

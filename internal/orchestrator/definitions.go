@@ -39,17 +39,21 @@ func (s *Service) GetAgent(ctx context.Context, tenant, name, version string) (*
 		return nil, nil, err
 	}
 	def, ok := all.Get(name)
-	wasPut := slices.ContainsFunc(versions, func(v store.AgentVersion) bool { return v.Version == version })
 	switch {
 	case ok && (version == "" || version == def.Version):
 		return def, versions, nil
-	case wasPut:
-		def, err = s.agents.definition(ctx, version)
-		return def, versions, err
-	case ok:
+	case version == "":
+		return nil, nil, tree.ErrNoAgent.With("%s", name)
+	}
+	wasPut, err := s.Store.HasAgentVersion(ctx, tenant, name, version)
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case !wasPut:
 		return nil, nil, tree.ErrNoAgent.With("%s in version %s", name, version)
 	}
-	return nil, nil, tree.ErrNoAgent.With("%s", name)
+	def, err = s.agents.definition(ctx, version)
+	return def, versions, err
 }
 
 // PutAgent stores a definition and makes it current for the tenant.

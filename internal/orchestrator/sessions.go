@@ -178,7 +178,7 @@ const maxFirstWords = 60
 
 // firstWords returns the first words of a prompt on one line.
 func firstWords(prompt string) string {
-	line := strings.Join(strings.Fields(excerpt.Head(prompt, 4*maxFirstWords)), " ")
+	line := strings.Join(strings.Fields(excerpt.Valid(excerpt.Head(prompt, 4*maxFirstWords))), " ")
 	if len(line) > maxFirstWords {
 		line = excerpt.Head(line, maxFirstWords-len("…")) + "…"
 	}

@@ -169,3 +169,9 @@ func (s *Store) AgentVersions(ctx context.Context, tenant, name string, limit in
 		return []any{&v.Version, timeColumn{&v.PutAt}}
 	}, tenant, name, limit)
 }
+
+// HasAgentVersion reports whether a tenant has ever put a version of an agent.
+func (s *Store) HasAgentVersion(ctx context.Context, tenant, name, version string) (bool, error) {
+	found, err := query(ctx, s.db, "tenant_agent_version", func(v *string) []any { return []any{v} }, tenant, name, version)
+	return len(found) > 0, err
+}

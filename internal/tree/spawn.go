@@ -102,7 +102,7 @@ func (d *decision) spawn(parent *Task, c Child, a requester, base Base) *Task {
 	if t.Pin = c.Pin; t.Pin.IsZero() {
 		t.Pin = parent.Pin
 	}
-	t.Origin = cmp.Or(a.source, parent.Source)
+	t.Origin = cmp.Or(a.source, parent.Source, parent.Origin) // a parent without a run has no Source yet
 	if c.Fork || c.Agent.ForkContext {
 		t.continueFrom(base)
 	}

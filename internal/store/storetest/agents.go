@@ -56,6 +56,12 @@ func tenantAgents(t *testing.T, d Dialect) {
 	if len(versions) != 2 || versions[0].Version != "v1" || versions[1].Version != "v3" || !versions[0].PutAt.After(versions[1].PutAt) {
 		t.Errorf("the versions of b are %+v", versions)
 	}
+	for _, of := range []struct {
+		tenant, version string
+		want            bool
+	}{{"acme", "v3", true}, {"acme", "v2", false}, {"other", "v3", false}} {
+		eq(t, of.tenant+" has put b@"+of.version, must[bool](t)(b.HasAgentVersion(ctx, of.tenant, "b", of.version)), of.want)
+	}
 	eq(t, "how many versions there are of another tenant's", len(must[[]store.AgentVersion](t)(b.AgentVersions(ctx, "other", "b", 10))), 0)
 }
 

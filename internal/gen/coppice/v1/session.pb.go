@@ -517,8 +517,8 @@ type CreateSessionRequest struct {
 	// The budget for all tasks of the session together. Unset means no limit. If the orchestrator
 	// sets a limit for each session, that limit replaces values that are larger or unset.
 	Budget *Budget `protobuf:"bytes,21,opt,name=budget,proto3" json:"budget,omitempty"`
-	// How long to wait for the end of the first run: 0 to 10 minutes. It needs a message. Unset means
-	// not to wait.
+	// How long to wait for the end of the first run: 0 to 10 minutes. It needs a message. 0 means to
+	// look once, for the answer to a call that is repeated; unset, not to wait.
 	//
 	// The deadline of the call must be later. The run continues if the client stops waiting.
 	Wait *durationpb.Duration `protobuf:"bytes,22,opt,name=wait,proto3" json:"wait,omitempty"`
@@ -1415,8 +1415,8 @@ type SendMessageRequest struct {
 	Source string `protobuf:"bytes,18,opt,name=source,proto3" json:"source,omitempty"`
 	// When a running task takes the message in. Unset means NEXT_BOUNDARY.
 	Delivery Delivery `protobuf:"varint,5,opt,name=delivery,proto3,enum=coppice.v1.Delivery" json:"delivery,omitempty"`
-	// How long to wait for the end of the run that takes the message in: 0 to 10 minutes. Unset means
-	// not to wait.
+	// How long to wait for the end of the run that takes the message in: 0 to 10 minutes. 0 means to
+	// look once, for the answer to a call that is repeated; unset, not to wait.
 	//
 	// The deadline of the call must be later. The run continues if the client stops waiting.
 	Wait          *durationpb.Duration `protobuf:"bytes,19,opt,name=wait,proto3" json:"wait,omitempty"`
@@ -1510,6 +1510,7 @@ type SendMessageResponse struct {
 	// its result.
 	Task *Task `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
 	// True if the message waits for the next boundary of the current run. False if it started a run.
+	// A retry returns what was true at first.
 	Queued bool `protobuf:"varint,2,opt,name=queued,proto3" json:"queued,omitempty"`
 	// With INTERRUPT: the number of children that were moved to the background.
 	Backgrounded int32 `protobuf:"varint,3,opt,name=backgrounded,proto3" json:"backgrounded,omitempty"`

@@ -56,6 +56,13 @@ type SessionServiceClient interface {
 	// returns the same session in its current state. The wait is not part of the comparison. A call
 	// without a key always opens a session.
 	//
+	// A key stands for one call, whatever its method: CreateSession and ImportSession share the keys
+	// of a tenant. The key of the call that has opened a session counts among the keys of the calls in
+	// it, too.
+	//
+	// The id of the session follows from the tenant and the key. When a session has been deleted, its
+	// key opens a new one with the same id.
+	//
 	//   - ALREADY_EXISTS: the key was used for another request.
 	//   - NOT_FOUND: the agent or the model does not exist.
 	//   - INVALID_ARGUMENT: the agent may not be a root, the message has no text, or another field is
@@ -104,7 +111,10 @@ type SessionServiceClient interface {
 	// It returns at once. With wait, it returns when the run that takes the message in has ended, or
 	// the wait is over.
 	//
-	// Idempotent with an idempotency_key, as CreateSession. A retry may have another wait.
+	// Idempotent with an idempotency_key, as CreateSession: the keys of a session belong to all of its
+	// methods together. A retry may have another wait.
+	//
+	// If the task has ended, its next run is the client's: its parent is not told of the end.
 	//
 	//   - ALREADY_EXISTS: the key was used for another request.
 	//   - NOT_FOUND: the session or the task does not exist.
@@ -191,8 +201,9 @@ type SessionServiceClient interface {
 	// session does not exist any more when the call returns. Its rows are deleted in the background
 	// after that, even if the orchestrator crashes.
 	//
-	// A retry returns NOT_FOUND. While the rows are being deleted, a CreateSession with the
-	// idempotency key of the session returns UNAVAILABLE.
+	// A retry returns NOT_FOUND, unless the idempotency key of the session has opened it anew by then:
+	// the new session has the same id, and the retry deletes it. While the rows are being deleted, a
+	// CreateSession with that key returns UNAVAILABLE.
 	//
 	//   - NOT_FOUND: the session does not exist.
 	DeleteSession(ctx context.Context, in *DeleteSessionRequest, opts ...grpc.CallOption) (*DeleteSessionResponse, error)
@@ -390,6 +401,13 @@ type SessionServiceServer interface {
 	// returns the same session in its current state. The wait is not part of the comparison. A call
 	// without a key always opens a session.
 	//
+	// A key stands for one call, whatever its method: CreateSession and ImportSession share the keys
+	// of a tenant. The key of the call that has opened a session counts among the keys of the calls in
+	// it, too.
+	//
+	// The id of the session follows from the tenant and the key. When a session has been deleted, its
+	// key opens a new one with the same id.
+	//
 	//   - ALREADY_EXISTS: the key was used for another request.
 	//   - NOT_FOUND: the agent or the model does not exist.
 	//   - INVALID_ARGUMENT: the agent may not be a root, the message has no text, or another field is
@@ -438,7 +456,10 @@ type SessionServiceServer interface {
 	// It returns at once. With wait, it returns when the run that takes the message in has ended, or
 	// the wait is over.
 	//
-	// Idempotent with an idempotency_key, as CreateSession. A retry may have another wait.
+	// Idempotent with an idempotency_key, as CreateSession: the keys of a session belong to all of its
+	// methods together. A retry may have another wait.
+	//
+	// If the task has ended, its next run is the client's: its parent is not told of the end.
 	//
 	//   - ALREADY_EXISTS: the key was used for another request.
 	//   - NOT_FOUND: the session or the task does not exist.
@@ -525,8 +546,9 @@ type SessionServiceServer interface {
 	// session does not exist any more when the call returns. Its rows are deleted in the background
 	// after that, even if the orchestrator crashes.
 	//
-	// A retry returns NOT_FOUND. While the rows are being deleted, a CreateSession with the
-	// idempotency key of the session returns UNAVAILABLE.
+	// A retry returns NOT_FOUND, unless the idempotency key of the session has opened it anew by then:
+	// the new session has the same id, and the retry deletes it. While the rows are being deleted, a
+	// CreateSession with that key returns UNAVAILABLE.
 	//
 	//   - NOT_FOUND: the session does not exist.
 	DeleteSession(context.Context, *DeleteSessionRequest) (*DeleteSessionResponse, error)

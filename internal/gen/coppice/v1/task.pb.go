@@ -970,7 +970,8 @@ type SpawnTaskRequest struct {
 	// Whether it sees its parent's conversation so far. It always does if the agent's definition has
 	// fork_context.
 	ForkContext bool `protobuf:"varint,17,opt,name=fork_context,json=forkContext,proto3" json:"fork_context,omitempty"`
-	// How long to wait for the end of the run: 0 to 10 minutes. Unset means not to wait.
+	// How long to wait for the end of the run: 0 to 10 minutes. 0 means to look once, for the answer
+	// to a call that is repeated; unset, not to wait.
 	//
 	// The deadline of the call must be later. The run continues if the client stops waiting.
 	Wait *durationpb.Duration `protobuf:"bytes,19,opt,name=wait,proto3" json:"wait,omitempty"`
@@ -1553,8 +1554,11 @@ type TaskOutput struct {
 	//
 	// Of long output the end is kept, 30 KiB by default. A line above it says so, and where all of it
 	// is.
+	//
+	// A command that has ended has reported its first and its last 14,750 bytes, with a line in between
+	// that says where all of it is. A command that runs shows its last 8 KiB.
 	Output string `protobuf:"bytes,5,opt,name=output,proto3" json:"output,omitempty"`
-	// Whether the output was cut.
+	// Whether the end was kept. It says nothing about what a command has left out of its report.
 	Cut bool `protobuf:"varint,6,opt,name=cut,proto3" json:"cut,omitempty"`
 	// The fields of the kind.
 	//

@@ -49,7 +49,8 @@ type TaskServiceClient interface {
 	//
 	// Idempotent with an idempotency_key. A retry with the same key and request starts nothing and
 	// returns the same task in its current state, even if the deadline has passed by then. The wait
-	// is not part of the comparison. Without a key every call starts a task.
+	// is not part of the comparison. Without a key every call starts a task. The keys of a session
+	// belong to all of its methods together.
 	//
 	//   - ALREADY_EXISTS: the key was used for another request.
 	//   - NOT_FOUND: the session, parent, agent or model does not exist.
@@ -107,6 +108,7 @@ type TaskServiceClient interface {
 	// Other tasks that wait for this one continue as well:
 	//
 	//   - One that resumed it while it was running is not told of its end.
+	//   - If a client resumed the task with a message, nobody waits, and nobody gets the end.
 	//   - One that reads its output gets the output so far.
 	//
 	// With `commands`, it moves the commands of a task instead. The named task continues, and each
@@ -293,7 +295,8 @@ type TaskServiceServer interface {
 	//
 	// Idempotent with an idempotency_key. A retry with the same key and request starts nothing and
 	// returns the same task in its current state, even if the deadline has passed by then. The wait
-	// is not part of the comparison. Without a key every call starts a task.
+	// is not part of the comparison. Without a key every call starts a task. The keys of a session
+	// belong to all of its methods together.
 	//
 	//   - ALREADY_EXISTS: the key was used for another request.
 	//   - NOT_FOUND: the session, parent, agent or model does not exist.
@@ -351,6 +354,7 @@ type TaskServiceServer interface {
 	// Other tasks that wait for this one continue as well:
 	//
 	//   - One that resumed it while it was running is not told of its end.
+	//   - If a client resumed the task with a message, nobody waits, and nobody gets the end.
 	//   - One that reads its output gets the output so far.
 	//
 	// With `commands`, it moves the commands of a task instead. The named task continues, and each
