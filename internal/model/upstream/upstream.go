@@ -183,8 +183,13 @@ func IsInvalid(err error) bool {
 // context window.
 var tooLongPhrases = []string{
 	"prompt is too long", "exceed context limit", // Anthropic
-	"context_length_exceeded", "maximum context length", // OpenAI, vLLM and most others
+	"context_length_exceeded", "maximum context length", // OpenAI and most others
+	"the model's context length",                    // vLLM and SGLang
 	"exceed_context_size", "available context size", // llama.cpp
+	"maximum number of tokens allowed",      // Gemini
+	"maximum prompt length",                 // xAI
+	"reduce the length of the messages",     // Groq
+	"Input is too long for requested model", // Bedrock, behind a gateway
 }
 
 // RefineKind refines the kind of a refusal by its text. A conversation that is too long has no
