@@ -102,6 +102,11 @@ func TestHabitsOfServers(t *testing.T) {
 			[]tree.Block{tree.Text{Text: "I'd rather not"}}, tree.StopRefusal,
 		},
 		"nothing": {chunks("stop", `{}`), nil, tree.StopEndTurn},
+		"an error that is none": {
+			server{status: http.StatusOK, body: `data: {"error":null,"model":"x","choices":[{"index":0,"delta":{"content":"an \"error\""}}]}` + "\n\n" +
+				`data: {"model":"x","choices":[{"index":0,"delta":{},"finish_reason":"stop"}], "error" : null }` + "\n\ndata: [DONE]\n\n"},
+			[]tree.Block{tree.Text{Text: `an "error"`}}, tree.StopEndTurn,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -9,8 +9,10 @@
 package openai
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -140,7 +142,7 @@ func (m *Model) post(ctx context.Context, path string, params any, req *model.Re
 		}
 		return nil, err
 	}
-	return ssestream.NewDecoder(resp), nil
+	return events{ssestream.NewDecoder(resp)}, nil
 }
 
 // complete calls the chat completions API.
@@ -181,6 +183,23 @@ func (m *Model) callerOptions(req *model.Request) []option.RequestOption {
 		}
 	}
 	return options
+}
+
+// events are the events of a stream, without an error that is null. Some servers put one into every
+// event, and the SDK takes it for a failure.
+type events struct{ ssestream.Decoder }
+
+func (e events) Event() ssestream.Event {
+	event := e.Decoder.Event()
+	var fields map[string]json.RawMessage
+	if !bytes.Contains(event.Data, []byte(`"error"`)) || json.Unmarshal(event.Data, &fields) != nil || string(fields["error"]) != "null" {
+		return event
+	}
+	delete(fields, "error")
+	if data, err := json.Marshal(fields); err == nil {
+		event.Data = data
+	}
+	return event
 }
 
 // doneWatcher records whether a stream has ended with [DONE], which the SDK does not report.
