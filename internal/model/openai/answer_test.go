@@ -218,6 +218,8 @@ func TestRefusals(t *testing.T) {
 		"used up":          {said(429, `{"error":{"code":"insufficient_quota","message":"pay"}}`), model.ErrorAuth, "pay"},
 		"a plan without":   {said(429, `{"error":{"code":"usage_not_included","message":"pay"}}`), model.ErrorAuth, "pay"},
 		"used up, by type": {said(429, `{"error":{"type":"insufficient_quota","message":"pay"}}`), model.ErrorAuth, "pay"},
+		"not active":       {said(429, `{"error":{"message":"Your account is not active, please check your billing details on our website.","type":"billing_not_active","param":null,"code":"billing_not_active"}}`), model.ErrorAuth, "not active"},
+		"Moonshot's":       {said(429, `{"error":{"message":"Your account is suspended, please check your plan and billing details","type":"exceeded_current_quota_error"}}`), model.ErrorAuth, "suspended"},
 		"more than a minute allows": {
 			said(429, `{"error":{"message":"Request too large for gpt-x on tokens per min (TPM): Limit 30000, Requested 48000. The input or output tokens must be reduced in order to run successfully.","type":"tokens","param":null,"code":"rate_limit_exceeded"}}`),
 			model.ErrorTooLong, "Limit 30000",

@@ -13,12 +13,12 @@ import (
 	"github.com/coppice-run/coppice/internal/model/upstream"
 )
 
-// Codes of a 429 for which waiting does not help: the quota is used up, or the plan does not
-// include the API.
-const (
-	codeQuota = "insufficient_quota"
-	codePlan  = "usage_not_included"
-)
+// unpaidCodes are the codes of a 429 for which waiting does not help: the quota is used up, the plan
+// does not include the API, or the account is not active.
+var unpaidCodes = []string{
+	"insufficient_quota", "usage_not_included", "billing_not_active", // OpenAI
+	"exceeded_current_quota", // Moonshot
+}
 
 // finalCodes are the error codes for which a retry does not help. Such errors have no status.
 // Other codes may be temporary.
@@ -122,7 +122,7 @@ func kindOfBody(said []byte) model.ErrorKind { return parseError(said).kind() }
 // it for a wrong key, and other servers for everything that they refuse.
 func (t errorInfo) kind() model.ErrorKind {
 	switch {
-	case t.mentions(codeQuota, codePlan):
+	case t.mentions(unpaidCodes...):
 		return model.ErrorAuth
 	case t.tooLarge:
 		return model.ErrorTooLong

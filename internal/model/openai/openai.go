@@ -228,7 +228,7 @@ func requestError(ctx context.Context, resp *http.Response, err error) error {
 	}
 	e := upstream.StatusError(resp.StatusCode, resp.Header, strings.TrimSpace(string(body)))
 	switch t := parseError(body); {
-	case t.mentions(codeQuota, codePlan):
+	case t.mentions(unpaidCodes...):
 		e.Kind = model.ErrorAuth
 	case t.tooLarge && e.Kind == model.ErrorRateLimited:
 		e.Kind = model.ErrorTooLong
