@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/coppice-run/coppice/internal/tree"
@@ -211,12 +212,18 @@ func (b *builder) append(blocks []tree.Block, part block) []tree.Block {
 	case typeUse:
 		return append(blocks, tree.ToolUse{ProviderID: part.ID, Name: part.Name, Input: inputJSON(part.Input)})
 	case typeImage, typeDocument:
-		if part.Source != nil {
+		if part.Source != nil && part.Source.isKnown() {
 			return append(blocks, decodeAttachment(part))
 		}
 	}
 	b.note("parts of the kind %.40q were left out", part.Type)
 	return blocks
+}
+
+// isKnown reports whether a source contains the data, or says where they are. Others name a file at
+// a provider, or are a list of blocks.
+func (s *source) isKnown() bool {
+	return slices.Contains([]string{"", typeBase64, typeText, typeURL}, s.Type)
 }
 
 func decodeAttachment(part block) tree.Attachment {

@@ -208,6 +208,30 @@ func contentOf(content json.RawMessage) ([]block, error) {
 	return blocks, nil
 }
 
+// UnmarshalJSON reads a source. The data of a plain text are the text itself, and those of other
+// types are in base64.
+func (s *source) UnmarshalJSON(written []byte) error {
+	var kind struct {
+		Type string `json:"type"`
+	}
+	if err := json.Unmarshal(written, &kind); err != nil {
+		return err
+	}
+	if kind.Type != typeText {
+		type inBase64 source
+		return json.Unmarshal(written, (*inBase64)(s))
+	}
+	var plain struct {
+		MediaType string `json:"media_type"`
+		Data      string `json:"data"`
+	}
+	if err := json.Unmarshal(written, &plain); err != nil {
+		return err
+	}
+	*s = source{Type: typeText, MediaType: cmp.Or(plain.MediaType, "text/plain"), Data: []byte(plain.Data)}
+	return nil
+}
+
 // chain returns the messages from the first to the newest end, in order.
 func (f *file) chain() ([]*record, error) {
 	var speaking []*record

@@ -193,3 +193,33 @@ func TestLinesMayBeginWithAByteOrderMark(t *testing.T) {
 		t.Errorf("%+v, %v", history, err)
 	}
 }
+
+// TestSourcesOfAttachments: the text of a document may be written as it is. An attachment whose data
+// are elsewhere, without a URL, is left out.
+func TestSourcesOfAttachments(t *testing.T) {
+	t.Parallel()
+	text := func(data string) tree.Attachment {
+		return tree.Attachment{Kind: tree.AttachmentDocument, MediaType: "text/plain", Name: "n", Data: []byte(data)}
+	}
+	for source, want := range map[string][]tree.Block{
+		`{"type":"text","media_type":"text/plain","data":"What it says: grüße."}`: {text("What it says: grüße.")},
+		`{"type":"text","data":"Hello123"}`:                                       {text("Hello123")},
+		`{"type":"base64","media_type":"text/plain","data":"SGk="}`:               {text("Hi")},
+		`{"media_type":"text/plain","data":"SGk="}`:                               {text("Hi")},
+		`{"type":"url","url":"https://example.com/a.pdf"}`:                        {tree.Attachment{Kind: tree.AttachmentDocument, Name: "n", URL: "https://example.com/a.pdf"}},
+		`{"type":"file","file_id":"file_1"}`:                                      nil,
+		`{"type":"content","content":[{"type":"text","text":"x"}]}`:               nil,
+	} {
+		h := read(t, []byte(`{"type":"user","uuid":"a","message":{"content":[{"type":"text","text":"Read it."},{"type":"document","title":"n","source":`+source+`}]}}`))
+		if got := h.Messages[0].Blocks[1:]; len(got) != len(want) || len(got) > 0 && !reflect.DeepEqual(got, want) {
+			t.Errorf("%s is read as %+v", source, got)
+		}
+		if (len(h.Notes) == 0) != (want != nil) {
+			t.Errorf("%s: notes %q", source, h.Notes)
+		}
+		first := lines(t, h.Messages, transcript.Origin{})
+		if second := lines(t, read(t, first).Messages, transcript.Origin{}); !bytes.Equal(first, second) {
+			t.Errorf("%s is written as\n%s\nthen\n%s", source, first, second)
+		}
+	}
+}
