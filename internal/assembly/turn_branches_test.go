@@ -289,11 +289,14 @@ func TestBranchesOfNothing(t *testing.T) {
 	c.sound()
 }
 
+// longTask is a task that is worth to be summed up.
+var longTask = "go" + strings.Repeat(" on", 25_000)
+
 const compacting = `
 steps:
   - when: {last: sum up the conversation}
     delay: 700ms
-    text: 'they said {{.Prompt}}'
+    text: 'they said {{slice .Prompt 0 2}}'
   - when: {turn: 1, prompt: ^go}
     calls: [{tool: ls, input: {path: .}}]
     usage: {input: 170000}
@@ -306,7 +309,7 @@ func TestCompaction(t *testing.T) {
 	t.Parallel()
 	onBoth(t, compacting, nil, func(t *testing.T, d *deployment) {
 		c := d.client()
-		session := c.create("go").GetId()
+		session := c.create(longTask).GetId()
 		c.events(session, func(e *pb.Event) bool { return strings.HasPrefix(e.GetProgress().GetActivity(), "sums up") })
 		c = d.killAll()
 		c.idle(session)
@@ -352,7 +355,7 @@ func TestCompactionKeepsResults(t *testing.T) {
 	t.Parallel()
 	onBoth(t, compactingResults, nil, func(t *testing.T, d *deployment) {
 		c := d.client()
-		session := c.create("go").GetId()
+		session := c.create(longTask).GetId()
 		root := c.wait(session, "")
 		if got := root.GetResult(); !strings.HasPrefix(got, "1 ls, 1 glob, last ") || strings.Contains(got, "summed up") {
 			t.Errorf("the root ended %s with %q: %s", root.GetState(), got, root.GetDetail())

@@ -21,10 +21,19 @@ var compactProse string
 // summaryHead is the beginning of a summary message.
 const summaryHead = "What came before was summed up, since the conversation has become long. The summary:\n\n"
 
+// minCompactShare is the share of the threshold, as a divisor, that the older part has to exceed to be
+// summarised. If it is shorter, it is not what makes the conversation long: often it is the task
+// alone, which a model must not forget in favour of a summary that saves nothing.
+const minCompactShare = 10
+
 // compact summarises the older part of the conversation if it has become too long. If the provider
 // gives no summary, the run continues without one. The error is the journal's.
 func (r *runner) compact(ctx context.Context) error {
-	if r.BudgetSpent != "" || transcript.EstimateTokens(r.Transcript) < r.compactThreshold() {
+	threshold := r.compactThreshold()
+	if r.BudgetSpent != "" || transcript.EstimateTokens(r.Transcript) < threshold {
+		return nil
+	}
+	if older, _ := transcript.OlderPart(r.Transcript); transcript.EstimateTokens(older) < threshold/minCompactShare {
 		return nil
 	}
 	_, err := r.compactNow(ctx)
