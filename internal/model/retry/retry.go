@@ -198,7 +198,11 @@ func (r *request) reportWait(wait time.Duration) {
 func (r *request) backOff(ctx context.Context, failed *model.Error) error {
 	pause := r.pause.NextBackOff()
 	asked := failed.RetryAfter
-	if asked > r.patienceLeft || pause > r.patienceLeft {
+	switch {
+	case asked > r.patienceLeft:
+		return fmt.Errorf("the provider asks to wait %s, and %s of the patience (%s) are left after %d tries: %w",
+			asked.Round(time.Second), r.patienceLeft.Round(time.Second), r.Patience, r.tries, failed)
+	case pause > r.patienceLeft:
 		return fmt.Errorf("out of patience (%s) after %d tries: %w", r.Patience, r.tries, failed)
 	}
 	// A random pause is added to the requested one: others may have been given the same time.

@@ -128,6 +128,20 @@ func TestWhatIsNotWaitedFor(t *testing.T) {
 	}
 }
 
+// TestALongPauseIsNamed: a run that ends because the provider asks for a longer pause than patience
+// allows says so. Its patience is not out.
+func TestALongPauseIsNamed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := &flaky{errors: []error{fails(model.ErrorRateLimited, time.Hour)}}
+		_, err := patient(t, f, retry.Config{}).Generate(t.Context(), &model.Request{}, nil)
+		const want = "the provider asks to wait 1h0m0s, and 30m0s of the patience (30m0s) are left after 1 tries: "
+		if failed, known := errors.AsType[*model.Error](err); !known || failed.Kind != model.ErrorRateLimited || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("ended with %v", err)
+		}
+	})
+}
+
 func TestCancellationEndsTheWait(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
