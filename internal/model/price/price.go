@@ -68,12 +68,18 @@ func Parse(source string, data []byte) (*Table, error) {
 		if e.Name == "" || err != nil {
 			return nil, fmt.Errorf("%s: price %d: the name is %q; expected that of a model, or a glob", source, i+1, e.Name)
 		}
-		if e.Over < 0 || e.Input < 0 || e.Output < 0 || e.CacheRead < 0 || e.CacheWrite < 0 {
-			return nil, fmt.Errorf("%s: price %d, %s: no number may be below 0", source, i+1, e.Name)
+		if e.Over < 0 || !isPrice(e.Input) || !isPrice(e.Output) || !isPrice(e.CacheRead) || !isPrice(e.CacheWrite) {
+			return nil, fmt.Errorf("%s: price %d, %s: no number may be below 0, and no price above %d", source, i+1, e.Name, maxPrice)
 		}
 	}
 	return &Table{file.Prices}, nil
 }
+
+// maxPrice bounds the prices, in US dollars per million tokens.
+const maxPrice = 1_000_000
+
+// isPrice reports whether a number can be a price. Infinite ones, and those that are none, can't.
+func isPrice(dollars float64) bool { return dollars >= 0 && dollars <= maxPrice }
 
 // Cost returns what the provider charges for the tokens, by the first matching entry. ok is
 // false if no entry matches.

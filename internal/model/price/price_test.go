@@ -93,11 +93,13 @@ func TestOwnPricesGoFirst(t *testing.T) {
 func TestWrongTables(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"prices:\n- {name: x, inputs: 3}":  "inputs",
-		"prices:\n- {input: 3}":            `price 1: the name is ""`,
-		"prices:\n- {name: '[', input: 3}": "or a glob",
-		"prices:\n- {name: x, output: -1}": "below 0",
-		"prices: 5":                        "x.yaml",
+		"prices:\n- {name: x, inputs: 3}":   "inputs",
+		"prices:\n- {input: 3}":             `price 1: the name is ""`,
+		"prices:\n- {name: '[', input: 3}":  "or a glob",
+		"prices:\n- {name: x, output: -1}":  "below 0",
+		"prices:\n- {name: x, input: .nan}": "no price above 1000000",
+		"prices:\n- {name: x, input: .inf}": "no price above 1000000",
+		"prices: 5":                         "x.yaml",
 	} {
 		if _, err := price.Parse("x.yaml", []byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", text, err)
