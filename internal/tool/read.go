@@ -90,8 +90,9 @@ func read(ctx context.Context, w *Workspace, in readInput) (text string, err err
 	if err != nil {
 		return "", err
 	}
-	// The version is that of the whole file.
-	if _, err := io.CopyN(io.Discard, lines.buf, max(0, maxFile+1-sum.size)); err != nil && !errors.Is(err, io.EOF) {
+	// The version is that of the whole file. What is buffered has been counted already.
+	rest := maxFile + 1 - sum.size + int64(lines.buf.Buffered())
+	if _, err := io.CopyN(io.Discard, lines.buf, max(0, rest)); err != nil && !errors.Is(err, io.EOF) {
 		return "", pathError(name, err)
 	}
 	return withVersion(text, sum.version()), nil

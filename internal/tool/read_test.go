@@ -48,6 +48,25 @@ func TestReadIsBounded(t *testing.T) {
 	}
 }
 
+// The version is that of the whole file, also if only its beginning is shown and the lines do not
+// end where the reader's buffer does.
+func TestReadTellsTheVersionOfTheLargestFile(t *testing.T) {
+	t.Parallel()
+	for _, size := range []int{maxFile - 100, maxFile, maxFile + 1} {
+		for _, width := range []int{10, 5_000, 40_000} {
+			content := strings.Repeat(strings.Repeat("y", width-1)+"\n", size/width+1)[:size]
+			want := versionOf(content)
+			if size > maxFile {
+				want = "" // no tool changes it
+			}
+			got := call(t, setup(t, "f", content), "read", `{"path":"f","limit":16}`)
+			if version := versionIn(got.Text); got.IsError || version != want {
+				t.Errorf("%d bytes in lines of %d: the version %q, want %q", size, width, version, want)
+			}
+		}
+	}
+}
+
 // A file much larger than the memory spent on it: the hole is one line.
 func TestReadStreams(t *testing.T) {
 	t.Parallel()
