@@ -124,6 +124,31 @@ func TestEdit(t *testing.T) {
 	c.leftNothing()
 }
 
+// A text that overlaps itself is in the file at more than one place, though not as often side by side.
+func TestEditOfOverlappingPlaces(t *testing.T) {
+	t.Parallel()
+	const braces = "f {\n\t{\n\t\t{\n\t}\n\t}\n\t}\n}"
+	c := talking(t, "f", braces, "end", "a\n\n\n", "apart", "aaxaa")
+	for _, step := range []struct{ call, want string }{
+		{`read {"path":"f"}`, "     1\tf {\n     2\t\t{\n     3\t\t\t{\n     4\t\t}\n     5\t\t}\n     6\t\t}\n     7\t}"},
+		{`edit {"path":"f","old_string":"\t}\n\t}\n","new_string":"x\n"}`,
+			"error: f: old_string is in the file more than once, at places that overlap, the first on line 4: give more"},
+		{`read {"path":"end"}`, "     1\ta\n     2\t\n     3\t"},
+		{`edit {"path":"end","old_string":"\n\n","new_string":"\n"}`, "error: at places that overlap, the first on line 1"},
+		{`edit {"path":"end","old_string":"\n\n\n","new_string":"\n"}`, "Replaced 1 occurrence, on line 1"},
+		{`read {"path":"apart"}`, "     1\taaxaa"},
+		{`edit {"path":"apart","old_string":"aaxaa","new_string":"aaa"}`, "Replaced 1 occurrence, on line 1"},
+		{`edit {"path":"apart","old_string":"aa","new_string":"b"}`, "error: at places that overlap"},
+		{`edit {"path":"apart","old_string":"aa","new_string":"b","replace_all":true}`, "Replaced 1 occurrence, on line 1"},
+	} {
+		c.does(step.call, step.want)
+	}
+	c.holds("f", braces)
+	c.holds("end", "a\n")
+	c.holds("apart", "ba")
+	c.leftNothing()
+}
+
 func TestPlaces(t *testing.T) {
 	t.Parallel()
 	if got, want := lineNumbers(strings.Repeat("a\n", maxLineNumbers+1), "a"), "lines 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 and more"; got != want {

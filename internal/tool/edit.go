@@ -90,6 +90,9 @@ func (in editInput) revise(file *textFile) (after, said string, _ error) {
 	case n > 1 && !in.all:
 		return "", "", fmt.Errorf("%s: old_string is in the file %d times, on %s: give more of what stands around it, or set replace_all",
 			displayPath(in.path), n, lineNumbers(file.content, before))
+	case !in.all && overlaps(file.content, before):
+		return "", "", fmt.Errorf("%s: old_string is in the file more than once, at places that overlap, the first on %s: give more of what stands around it",
+			displayPath(in.path), lineNumbers(file.content, before))
 	}
 	said = fmt.Sprintf("Replaced 1 occurrence, on %s", lineNumbers(file.content, before))
 	if n > 1 {
@@ -99,6 +102,13 @@ func (in editInput) revise(file *textFile) (after, said string, _ error) {
 		return "", "", fmt.Errorf("%s: would have %d bytes, a file that is written may have %d; nothing was changed", displayPath(in.path), grown, maxFile)
 	}
 	return strings.ReplaceAll(file.content, before, instead), said, nil
+}
+
+// overlaps reports whether a text that is in the file occurs there again before its first occurrence
+// ends, as two closing braces do among three. Which of them is meant is not known.
+func overlaps(file, text string) bool {
+	first := strings.Index(file, text)
+	return strings.Contains(file[first+1:min(len(file), first+2*len(text)-1)], text)
 }
 
 // withBreaksOf converts the line breaks of a text to CRLF if all line breaks of the file are CRLF:
