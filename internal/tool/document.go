@@ -31,11 +31,8 @@ func (t webFetchTool) readDocument(ctx context.Context, resp *http.Response, cal
 	if declared == "" {
 		declared = http.DetectContentType(data)
 	}
-	kind, _, err := mime.ParseMediaType(declared)
-	if err != nil {
-		kind = "application/octet-stream"
-	}
-	if !isText(kind) || bytes.IndexByte(data[:min(len(data), binarySniffBytes)], 0) >= 0 && !strings.Contains(declared, "utf-16") {
+	kind := mediaType(declared)
+	if !isText(kind) || bytes.IndexByte(data[:min(len(data), binarySniffBytes)], 0) >= 0 && !isUTF16(data, declared) {
 		return fmt.Sprintf("%s is of the type %s, which has no text that could be shown.", resp.Request.URL, displayPath(kind)), nil
 	}
 	// Conversion takes several times the size of the document, and does not wait for its server.
@@ -66,6 +63,23 @@ func (t webFetchTool) readDocument(ctx context.Context, resp *http.Response, cal
 	return fetchResult(call, resp.Request.URL.String(), title, text, cut), nil
 }
 
+// mediaType returns the media type that a response declares. Like a browser, it does not mind broken
+// parameters.
+func mediaType(declared string) string {
+	declared, _, _ = strings.Cut(declared, ";")
+	kind, _, err := mime.ParseMediaType(declared)
+	if err != nil {
+		return "application/octet-stream"
+	}
+	return kind
+}
+
+// isUTF16 reports whether a text is in UTF-16, whose characters mostly contain a NUL byte.
+func isUTF16(data []byte, declared string) bool {
+	_, name, _ := charset.DetermineEncoding(data, declared)
+	return strings.HasPrefix(name, "utf-16")
+}
+
 // isText reports whether a media type is a text format.
 func isText(kind string) bool {
 	switch kind {
@@ -77,17 +91,17 @@ func isText(kind string) bool {
 }
 
 // decode converts text to UTF-8. Valid UTF-8 stays unchanged, unless the response declares another
-// encoding.
+// encoding, or the page itself the one that consists of ASCII bytes only.
 func decode(data []byte, declared string) ([]byte, error) {
 	encoding, name, certain := charset.DetermineEncoding(data, declared)
-	if name == "utf-8" || !certain && utf8.Valid(data) {
-		return bytes.TrimPrefix(data, []byte("\ufeff")), nil
+	if name != "utf-8" && (certain || name == "iso-2022-jp" || !utf8.Valid(data)) {
+		decoded, err := encoding.NewDecoder().Bytes(data)
+		if err != nil {
+			return nil, fmt.Errorf("decoding %s: %w", name, err)
+		}
+		data = decoded
 	}
-	decoded, err := encoding.NewDecoder().Bytes(data)
-	if err != nil {
-		return nil, fmt.Errorf("decoding %s: %w", name, err)
-	}
-	return decoded, nil
+	return bytes.TrimPrefix(data, []byte("\ufeff")), nil
 }
 
 // fetchResult builds the result: the URL, and as much of the text as fits. cut says what is
