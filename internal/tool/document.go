@@ -52,8 +52,8 @@ func (t webFetchTool) readDocument(ctx context.Context, resp *http.Response, cal
 	}
 	var title string
 	text := string(decoded)
-	if kind == "text/html" || kind == "application/xhtml+xml" {
-		if title, text, whole, err = pageText(bytes.NewReader(decoded), resp.Request.URL); err != nil {
+	if xml := kind == "application/xhtml+xml"; xml || kind == "text/html" {
+		if title, text, whole, err = pageText(bytes.NewReader(decoded), resp.Request.URL, xml); err != nil {
 			return "", err
 		}
 		if !whole {

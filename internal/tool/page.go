@@ -27,6 +27,7 @@ const (
 // is not a problem.
 type page struct {
 	base    *url.URL
+	xml     bool // any element may close itself
 	rebased bool
 	out     bytes.Buffer
 	title   string
@@ -40,10 +41,10 @@ type page struct {
 	space   bool // white space is due before the next word
 }
 
-// pageText returns the title and the text of a page. whole is false if the text exceeds maxPage
-// bytes.
-func pageText(r io.Reader, base *url.URL) (title, text string, whole bool, err error) {
-	p := page{base: base, markEnd: -1}
+// pageText returns the title and the text of a page, which may be in XHTML. whole is false if the
+// text exceeds maxPage bytes.
+func pageText(r io.Reader, base *url.URL, xml bool) (title, text string, whole bool, err error) {
+	p := page{base: base, xml: xml, markEnd: -1}
 	tokens := html.NewTokenizer(r)
 	for p.out.Len() <= maxPage {
 		kind := tokens.Next()
@@ -60,9 +61,7 @@ func pageText(r io.Reader, base *url.URL) (title, text string, whole bool, err e
 		case html.StartTagToken:
 			p.start(token)
 		case html.SelfClosingTagToken:
-			if !isHidden(token.DataAtom) {
-				p.start(token)
-			}
+			p.closed(tokens, token)
 		case html.EndTagToken:
 			p.end(token.DataAtom)
 		}
@@ -135,6 +134,24 @@ func (p *page) start(t html.Token) {
 		if alt := attribute(t, "alt"); alt != "" {
 			p.text("[image: " + alt + "]")
 		}
+	}
+}
+
+// closed handles an element that closes itself. In HTML, scripts and styles do not: their content
+// follows. For some others the tokenizer would take the rest of the page for their content.
+func (p *page) closed(tokens *html.Tokenizer, t html.Token) {
+	a := t.DataAtom
+	if !p.xml && len(p.skip) == 0 && (a == atom.Script || a == atom.Style) {
+		p.start(t)
+		return
+	}
+	tokens.NextIsNotRawText()
+	if isHidden(a) {
+		return
+	}
+	p.start(t)
+	if p.xml || a == atom.Title {
+		p.end(a)
 	}
 }
 

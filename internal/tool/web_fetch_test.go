@@ -73,6 +73,7 @@ func TestWebFetchKinds(t *testing.T) {
 		{"text/html", "<meta charset=windows-1252><p>caf\xe9", "café"},
 		{"text/html", "<meta charset=iso-2022-jp><p>\x1b$B$3$s\x1b(B", "こん"},
 		{"text/html", "<meta charset=windows-1252><p>café", "café"},
+		{"application/xhtml+xml", "<title/><script src='x'/><p>y</p>", "\n\ny"},
 		{"text/html; charset=\"utf-8", "<p>é", "é"},
 		{"text/html; charset=utf-8; two words", "<p>é", "é"},
 		{"text/plain", "\ufeffmark", "mark"},
@@ -390,8 +391,32 @@ func TestPageText(t *testing.T) {
 		"<a href=x>open":                              "[open",
 		strings.Repeat("<div><ul>", 100_000) + "deep": "deep",
 	} {
-		if _, got, whole, err := pageText(strings.NewReader(in), base); err != nil || got != want || !whole {
+		if _, got, whole, err := pageText(strings.NewReader(in), base, false); err != nil || got != want || !whole {
 			t.Errorf("%.100s:\n got %.200q, %v, %v\nwant %q", in, got, whole, err, want)
+		}
+	}
+}
+
+// What follows an element that closes itself belongs to the page, except what follows a script or a
+// style of HTML, which can't close themselves.
+func TestPageTextWithElementsThatCloseThemselves(t *testing.T) {
+	t.Parallel()
+	base, err := url.Parse("https://example.com/")
+	must(t, err)
+	for _, c := range []struct {
+		in, title, html, xhtml string
+	}{
+		{"<title>T</title><script src=x />a<p>b</p></script><p>c", "T", "c", "a\n\nb\n\nc"},
+		{"<title>T</title><style/>a</style>b", "T", "b", "ab"},
+		{"<title/><p>a</p><b>b</b>", "", "a\n\nb", "a\n\nb"},
+		{"a<iframe src=x /><p>b</p>c<textarea/><i>d</i>", "", "a\n\nb\n\ncd", "a\n\nb\n\ncd"},
+		{"a<svg><style/><script/><title/><path/></svg><p>b", "", "a\n\nb", "a\n\nb"},
+		{"<p>a<br/>b<hr/>c<a href='/x'/>d", "", "a\nb\n\n---\nc[d", "a\nb\n\n---\n\ncd"},
+	} {
+		for xml, want := range map[bool]string{false: c.html, true: c.xhtml} {
+			if title, got, _, err := pageText(strings.NewReader(c.in), base, xml); err != nil || got != want || title != c.title {
+				t.Errorf("%s, as XHTML: %t:\n got %q titled %q, %v\nwant %q titled %q", c.in, xml, got, title, err, want, c.title)
+			}
 		}
 	}
 }
@@ -405,7 +430,7 @@ func TestPageTextIsBounded(t *testing.T) {
 		"<a href=x>é": maxPage/len(address.String()) + 1,
 		"é":           maxPage/2 + 1,
 	} {
-		_, got, whole, err := pageText(strings.NewReader(strings.Repeat(in, more)), address)
+		_, got, whole, err := pageText(strings.NewReader(strings.Repeat(in, more)), address, false)
 		if err != nil || whole || len(got) > maxPage || len(got) < maxPage-100 || !utf8.ValidString(got) {
 			t.Errorf("%d times %s: %d bytes, %v, %v", more, in, len(got), whole, err)
 		}
