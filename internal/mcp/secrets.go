@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"encoding/json"
 	"net/url"
 	"slices"
 	"strings"
@@ -21,6 +22,7 @@ func newScrubber(secrets []string) scrubber {
 		for _, s := range []string{whole, token} {
 			if len(s) >= minSecret {
 				all = append(all, s, url.QueryEscape(s), url.PathEscape(s))
+				all = append(all, inJSON(s)...)
 			}
 		}
 	}
@@ -40,3 +42,19 @@ func (s scrubber) has(text string) bool { return s.scrub(text) != text }
 
 // clean returns a text without secrets, and [cleaned].
 func (s scrubber) clean(text string) string { return cleaned(s.scrub(text)) }
+
+// inJSON returns a text as different encoders write it inside a JSON string: they need not escape
+// what has a meaning in HTML, nor slashes.
+func inJSON(text string) []string {
+	var forms []string
+	for _, html := range []bool{false, true} {
+		var out strings.Builder
+		e := json.NewEncoder(&out)
+		e.SetEscapeHTML(html)
+		if e.Encode(text) == nil { // a text always has a JSON form
+			form := out.String()[1 : out.Len()-len("\"\n")]
+			forms = append(forms, form, strings.ReplaceAll(form, "/", `\/`))
+		}
+	}
+	return forms
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -53,5 +54,30 @@ func TestResultsKeepNoSecret(t *testing.T) {
 				t.Errorf("%s: a part of the key is left", input)
 			}
 		}
+	}
+}
+
+// Structured content, and most texts of servers, are JSON, where a secret may look different.
+func TestResultsKeepNoSecretInJSON(t *testing.T) {
+	t.Parallel()
+	const password = `o"pen/sesa&me`
+	config := fmt.Sprintf(`{"mcpServers":{"s":{"url":"https://mcp.example/","headers":{"X-Password":%q}}}}`, password)
+	servers, err := Parse("mcp.json", []byte(config), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := newTestServer()
+	addRaw(server, &sdk.Tool{Name: "tell"}, func(context.Context, json.RawMessage) (*sdk.CallToolResult, error) {
+		return &sdk.CallToolResult{
+			Content:           []sdk.Content{&sdk.TextContent{Text: `{"go":"o\"pen/sesa\u0026me","python":"o\"pen/sesa&me","php":"o\"pen\/sesa&me"}`}},
+			StructuredContent: map[string]any{"it": "is " + password},
+		}, nil
+	})
+	servers[0].URL = overHTTP(t, server, nil).URL
+	k := keep(t, quick(), servers[0])
+	got := k.call("tell", "{}")
+	want := `{"go":"[redacted]","python":"[redacted]","php":"[redacted]"}` + "\n\n" + `{"it":"is [redacted]"}`
+	if got.IsError || got.Text != want {
+		t.Errorf("%+v, want %s", got, want)
 	}
 }
