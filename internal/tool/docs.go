@@ -22,7 +22,7 @@ var docsSchema = json.RawMessage(`{
   "type": "object",
   "properties": {
     "page": {"type": "string", "maxLength": 200, "description": "The page to show, as the list names it."},
-    "search": {"type": "string", "maxLength": 200, "description": "Words to look for."},
+    "search": {"type": "string", "maxLength": 200, "description": "Words that a line has to contain, all of them."},
     "offset": {"type": "integer", "minimum": 1, "description": "The number of the first line wanted. Default: 1."}
   },
   "additionalProperties": false
@@ -74,7 +74,7 @@ func (t docsTool) Call(_ context.Context, call Call) Outcome {
 
 func parseDocs(raw json.RawMessage) (page, search string, offset int, err error) {
 	in := newInput(raw)
-	page, search = in.optional("page", "", maxDocsText), in.optional("search", "", maxDocsText)
+	page, search = in.optional("page", "", maxDocsText), strings.TrimSpace(in.optional("search", "", maxDocsText))
 	offset = int(in.number("offset", 1, 1, math.MaxInt32))
 	return page, search, offset, in.err()
 }
@@ -133,13 +133,15 @@ func (t docsTool) show(page string, offset int) (string, error) {
 	return out.textOr(""), nil
 }
 
-func (t docsTool) search(names []string, words string) (string, error) {
+// search returns the lines that contain all words.
+func (t docsTool) search(names []string, text string) (string, error) {
 	var out listing
-	words = strings.ToLower(words)
+	words := strings.Fields(strings.ToLower(text))
 	full := false
 	for _, name := range names {
 		err := t.eachLine(name, func(number int, line string) bool {
-			if strings.Contains(strings.ToLower(line), words) {
+			lower := strings.ToLower(line)
+			if !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(lower, word) }) {
 				full = full || !out.add(fmt.Sprintf("%s:%d: %s", name, number, line))
 			}
 			return !full
@@ -151,7 +153,7 @@ func (t docsTool) search(names []string, words string) (string, error) {
 	if full {
 		out.noteCut("there are more such lines; search for something rarer, or in one page")
 	}
-	return out.textOr("No line contains that"), nil
+	return out.textOr("No line contains that; search for fewer words, or for others"), nil
 }
 
 // eachLine calls look with the lines of a page until it returns false.
