@@ -201,6 +201,21 @@ func TestBashKeepsOutputInTheWorkspace(t *testing.T) {
 }
 
 // TestBashInTheBackground: the call gives the command away, and it ends as it would.
+// What names with NUL bytes between them would make a binary file of is text, too.
+func TestBashKeepsOutputThatCanBeRead(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	got := bash(t, w, `for i in {1..9999}; do printf 'file %d\n\0' $i; done`)
+	name := outputFile("call")
+	if got.IsError || !strings.HasPrefix(got.Text, "file 1\n\ufffdfile 2\n") || !strings.Contains(got.Text, "the whole is in "+name) {
+		t.Fatalf("%.300q", got.Text)
+	}
+	check(t, w, "grep", []toolCase{{fmt.Sprintf(`{"pattern":"file 500$","path":%q,"output_mode":"content"}`, name), name + ":500:\ufffdfile 500"}})
+	if read := call(t, w, "read", fmt.Sprintf(`{"path":%q,"offset":9999}`, name)); !strings.HasPrefix(read.Text, "  9999\t\ufffdfile 9999\n 10000\t\ufffd") {
+		t.Errorf("%+v", read)
+	}
+}
+
 func TestBashInTheBackground(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

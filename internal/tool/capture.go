@@ -1,10 +1,12 @@
 package tool
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"sync"
+	"unicode/utf8"
 
 	"github.com/coppice-run/coppice/internal/excerpt"
 )
@@ -64,10 +66,14 @@ func (c *capture) startFile() {
 	}
 }
 
-// spool appends to the file, if there is one, up to its bound. The caller holds mu.
+// spool appends to the file, if there is one, up to its bound. The caller holds mu. NUL bytes are
+// replaced as in the result: with one of them the file would count as binary, which no tool reads.
 func (c *capture) spool(p []byte) {
 	if c.file == nil || c.failed != nil {
 		return
+	}
+	if bytes.IndexByte(p, 0) >= 0 {
+		p = bytes.ReplaceAll(p, []byte{0}, []byte(string(utf8.RuneError)))
 	}
 	n, err := c.file.Write(p[:min(int64(len(p)), maxCommandOutput-c.kept)])
 	if c.kept += int64(n); err != nil {
