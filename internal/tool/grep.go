@@ -15,6 +15,7 @@ import (
 
 	"github.com/bmatcuk/doublestar/v4"
 
+	"github.com/coppice-run/coppice/internal/excerpt"
 	"github.com/coppice-run/coppice/internal/model"
 )
 
@@ -214,13 +215,32 @@ func (s *search) searchFile(ctx context.Context, name string) (err error) {
 			return nil
 		}
 		if s.mode == grepContent {
-			s.addLine(fmt.Sprintf("%s:%d:%s", displayPath(name), number, printable(line, size, grepShown)))
+			s.addLine(fmt.Sprintf("%s:%d:%s", displayPath(name), number, s.shown(ctx, line, size)))
 		}
 	}
 	if matches > 0 && s.mode == grepCount {
 		s.addLine(fmt.Sprintf("%s:%d", displayPath(name), matches))
 	}
 	return nil
+}
+
+// shown returns a line that matches. Of a long one it is the part around the first match: a line may
+// be a whole document, of which the beginning does not show why it matches.
+func (s *search) shown(ctx context.Context, line []byte, size int64) string {
+	const before = grepShown / 5
+	if size <= grepShown {
+		return printable(line, size, grepShown)
+	}
+	at := s.pattern.FindReaderIndex(readRunesUntil(ctx, bytes.NewReader(line)))
+	if at == nil || at[1] <= grepShown {
+		return printable(line, size, grepShown)
+	}
+	rest := excerpt.Tail(string(line), len(line)-max(0, at[0]-before))
+	skipped := len(line) - len(rest)
+	if size <= maxLine { // otherwise its length is not known
+		size -= int64(skipped)
+	}
+	return fmt.Sprintf("(%d bytes of this line not shown) …%s", skipped, printable([]byte(rest), size, grepShown))
 }
 
 func (s *search) addLine(line string) { s.full = !s.out.add(line) }

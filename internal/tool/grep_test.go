@@ -64,13 +64,38 @@ func TestGrepHeadLimit(t *testing.T) {
 	})
 }
 
+// What is kept of a long result may be one line, as JSON is. The part that was looked for is shown.
+func TestGrepShowsTheMatchInALongLine(t *testing.T) {
+	t.Parallel()
+	fields := func(from, to int) string {
+		var out strings.Builder
+		for i := from; i <= to; i++ {
+			fmt.Fprintf(&out, `"%04d":"é",`, i)
+		}
+		return out.String()
+	}
+	w := setup(t, "json", fields(0, 9999), "far", strings.Repeat("x", grepLine-10)+"needle"+strings.Repeat("y", 2000))
+	const field = len(`"0000":"é",`)
+	check(t, w, "grep", []toolCase{
+		{`{"pattern":"\"5000\"","path":"json","output_mode":"content"}`, fmt.Sprintf("json:1:(%d bytes of this line not shown) …%s", 5000*field-100,
+			fields(4000, 5999)[1000*field-100:][:grepShown]) + fmt.Sprintf("… (%d bytes of this line not shown)", 5000*field+100-grepShown)},
+		{`{"pattern":"\"9999.*","path":"json","output_mode":"content"}`, fmt.Sprintf("json:1:(%d bytes of this line not shown) …%s", 9999*field-100,
+			fields(9000, 9999)[999*field-100:])},
+		{`{"pattern":"\"0030","path":"json","output_mode":"content"}`, "json:1:" + fields(0, 999)[:grepShown] + fmt.Sprintf("… (%d bytes of this line not shown)", 10_000*field-grepShown)},
+		{`{"pattern":"needle","path":"far","output_mode":"content"}`, fmt.Sprintf("far:1:(%d bytes of this line not shown) …%sneedleyyyy… (1996 bytes of this line not shown)",
+			grepLine-110, strings.Repeat("x", 100))},
+	})
+}
+
 func TestGrepLongLines(t *testing.T) {
 	t.Parallel()
 	w := setup(t, "long", strings.Repeat("é", 100_000)+"needle\nneedle\n", "many", strings.Repeat("needle\n", 10_000))
 	check(t, w, "grep", []toolCase{
 		{`{"pattern":"needle$","output_mode":"count"}`, "long:2\nmany:10000"},
 		{`{"pattern":"needle","path":"long","output_mode":"content"}`,
-			"long:1:" + strings.Repeat("é", 250) + "… (199506 bytes of this line not shown)\nlong:2:needle"},
+			"long:1:(199900 bytes of this line not shown) …" + strings.Repeat("é", 50) + "needle\nlong:2:needle"},
+		{`{"pattern":"é{3}","path":"long","output_mode":"content"}`,
+			"long:1:" + strings.Repeat("é", 250) + "… (199506 bytes of this line not shown)"},
 	})
 	got := call(t, w, "grep", `{"pattern":"needle","output_mode":"content"}`)
 	last := got.Text[strings.LastIndexByte(got.Text, '\n')+1:]
