@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -197,12 +198,26 @@ func (in *input) number(name string, fallback, low, high int64) int64 {
 		in.addProblem("%s: expected a whole number, got %s", name, kind)
 		return fallback
 	}
-	n, err := strconv.ParseInt(string(raw), 10, 64)
+	n, err := wholeNumber(string(raw))
 	if err != nil || n < low || n > high {
 		in.addProblem("%s: expected a whole number from %d to %d, got %s", name, low, high, raw)
 		return fallback
 	}
 	return n
+}
+
+// wholeNumber returns the value of a JSON number. In JSON Schema, 5.0 and 5e0 are whole numbers too,
+// and some models write all numbers like that.
+func wholeNumber(raw string) (int64, error) {
+	n, err := strconv.ParseInt(raw, 10, 64)
+	if err == nil {
+		return n, nil
+	}
+	const exact = 1 << 53 // larger numbers are not exact
+	if f, wrong := strconv.ParseFloat(raw, 64); wrong == nil && math.Trunc(f) == f && math.Abs(f) <= exact {
+		return int64(f), nil
+	}
+	return 0, err
 }
 
 // flag reads a boolean.

@@ -74,8 +74,8 @@ func (s schema) samples(name string) (good, bad []any) {
 		}
 		return []any{"a"}, bad
 	case s.Type == "integer":
-		bad = append(bad, *s.Minimum-1, 1.5)
-		good = append(good, *s.Minimum, *s.Minimum+1)
+		bad = append(bad, *s.Minimum-1, 1.5, json.RawMessage("1e400"), json.RawMessage("-1.0"))
+		good = append(good, *s.Minimum, *s.Minimum+1, json.RawMessage("7.0"), json.RawMessage("0.7E1"))
 		if s.Maximum != nil {
 			bad, good = append(bad, *s.Maximum+1), append(good, *s.Maximum)
 		}
