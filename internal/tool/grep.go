@@ -96,12 +96,21 @@ func parseGrep(raw json.RawMessage) (grepInput, error) {
 	ignoreCase := in.flag("case_insensitive", false)
 	err := in.err()
 	if err == nil {
-		err = checkGlob("glob", parsed.glob)
+		err = checkRelativeGlob(parsed.glob)
 	}
 	if err == nil {
 		parsed.pattern, err = compile(pattern, ignoreCase)
 	}
 	return parsed, err
+}
+
+// checkRelativeGlob refuses a glob that is malformed, slow, or matches no path relative to the directory
+// that is searched: finding nothing would say something else.
+func checkRelativeGlob(glob string) error {
+	if strings.HasPrefix(glob, "/") || strings.HasPrefix(glob, "../") {
+		return fmt.Errorf("wrong input: glob: %q matches nothing: it is compared with paths relative to the directory that is searched; put the directory into path", glob)
+	}
+	return checkGlob("glob", glob)
 }
 
 // compile refuses an expression that is malformed or slow to match.
@@ -184,7 +193,7 @@ func (s *search) matchesGlob(name string) bool {
 	if !strings.Contains(s.glob, "/") {
 		name = path.Base(name)
 	}
-	return doublestar.MatchUnvalidated(s.glob, name)
+	return doublestar.MatchUnvalidated(strings.TrimPrefix(s.glob, "./"), name)
 }
 
 func (s *search) searchFile(ctx context.Context, name string) (err error) {
