@@ -186,7 +186,7 @@ func backslash(text string) escape {
 		return escape{n: 2}
 	case c == 't':
 		return escape{value: "\t", n: 2}
-	case c < utf8.RuneSelf && c > ' ' && c != '%' && !isWord(c): // no program escapes % like this
+	case c < utf8.RuneSelf && c >= ' ' && c != '%' && !isWord(c): // no program escapes % like this
 		return escape{value: text[1:2], n: 2}
 	}
 	return escape{}

@@ -24,6 +24,8 @@ func forms(value string) []string {
 		if utf8.ValidString(part) {
 			bare := unescaped(part)
 			all = append(all, part, bare, strings.ReplaceAll(bare, " ", "+"))
+			// Within quotes, shells and Python write a quotation mark like this.
+			all = append(all, strings.ReplaceAll(part, "'", `'\''`), strings.ReplaceAll(part, "'", `'"'"'`))
 		}
 		low := hex.EncodeToString([]byte(part))
 		all = append(all, low, strings.ToUpper(low))

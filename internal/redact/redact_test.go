@@ -21,7 +21,7 @@ import (
 // planted are secrets of the kinds that there are.
 var planted = map[string]string{
 	"API_KEY":     "sk-ant-api03-Zq8/w+Xy7==_aB3dEf6hIjKl9mNoPqRs",
-	"DB_PASSWORD": `p@ss w"rd/with\odd&<chars>%41`,
+	"DB_PASSWORD": `p@ss w"rd/it's\odd&<chars>%41`,
 	"SHORT_TOKEN": "hunter22",
 	"PRIVATE_KEY": "-----BEGIN KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQEFAASC\nBKcwggSjAgEAAoIBAQC7VJTUt9Us8cKj\nqqq/+==\n-----END KEY-----",
 	"UNICODE":     "schlüssel-für-🌳-alles",
@@ -109,7 +109,12 @@ var forms = map[string]func(string) string{
 		}
 		return out.String()
 	},
-	"shell":               func(s string) string { return every(s, `\x%02x`, all) },
+	"shell":             func(s string) string { return every(s, `\x%02x`, all) },
+	"shell, in quotes":  func(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" },
+	"Python, in quotes": func(s string) string { return "'" + strings.ReplaceAll(s, "'", `'"'"'`) + "'" },
+	"shell, backslashes": func(s string) string {
+		return every(s, `\%c`, func(i int) bool { return strings.IndexByte(` "'\&<>`, s[i]) >= 0 })
+	},
 	"HTML":                func(s string) string { return html.EscapeString(s) },
 	"HTML in JSON":        func(s string) string { return quote(html.EscapeString(s)) },
 	"quoted by Go":        strconv.Quote,
