@@ -8,10 +8,8 @@ import (
 	"strings"
 	"time"
 	"unicode"
-	"unicode/utf8"
 
 	"github.com/goccy/go-yaml/ast"
-	"github.com/goccy/go-yaml/parser"
 
 	"github.com/coppice-run/coppice/internal/tree"
 	"github.com/coppice-run/coppice/internal/yamltree"
@@ -36,20 +34,11 @@ func Load(file string) ([]Spec, error) {
 // what was expected there.
 func Parse(source string, data []byte) ([]Spec, error) {
 	r := reader{yamltree.Source{Name: source}}
-	switch {
-	case len(data) > maxFile:
-		return nil, r.Errorf(1, "expected at most %d bytes, got %d", maxFile, len(data))
-	case !utf8.Valid(data):
-		return nil, r.Errorf(1, "expected text in UTF-8")
-	}
-	file, err := parser.ParseBytes(data, 0)
+	document, err := r.Parse(data, maxFile)
 	if err != nil {
-		return nil, r.Syntax(err)
+		return nil, err
 	}
-	if len(file.Docs) != 1 || file.Docs[0].Body == nil {
-		return nil, r.Errorf(1, "expected one YAML document with the key hooks")
-	}
-	fields, err := r.Fields(file.Docs[0].Body, "hooks")
+	fields, err := r.Fields(document, "hooks")
 	if err != nil {
 		return nil, err
 	}

@@ -4,9 +4,6 @@ import (
 	"fmt"
 	"os"
 	"time"
-	"unicode/utf8"
-
-	"github.com/goccy/go-yaml/parser"
 
 	"github.com/coppice-run/coppice/internal/yamltree"
 )
@@ -66,20 +63,11 @@ func Load(file string, lookup func(string) (string, bool)) ([]Server, error) {
 // environment.
 func Parse(source string, data []byte, lookup func(string) (string, bool)) ([]Server, error) {
 	r := reader{yamltree.Source{Name: source}, lookup}
-	switch {
-	case len(data) > maxFile:
-		return nil, r.Errorf(1, "expected at most %d bytes, got %d", maxFile, len(data))
-	case !utf8.Valid(data):
-		return nil, r.Errorf(1, "expected text in UTF-8")
-	}
-	file, err := parser.ParseBytes(data, 0)
+	document, err := r.Parse(data, maxFile)
 	if err != nil {
-		return nil, r.Syntax(err)
+		return nil, err
 	}
-	if len(file.Docs) != 1 || file.Docs[0].Body == nil {
-		return nil, r.Errorf(1, "expected one YAML document with the key %s", topKey)
-	}
-	top, err := r.Fields(file.Docs[0].Body, topKey)
+	top, err := r.Fields(document, topKey)
 	if err != nil {
 		return nil, err
 	}

@@ -51,6 +51,9 @@ func TestParse(t *testing.T) {
 	if got, err := Parse("x", []byte(yaml), variables); err != nil || len(got) != 2 || got[0].Args[0] != "--verbose" || got[1].URL != "http://127.0.0.1:8080/" {
 		t.Errorf("YAML: %+v, %v", got, err)
 	}
+	if got, err := Parse("x", []byte("\ufeff"+yaml), variables); err != nil || len(got) != 2 {
+		t.Errorf("YAML after a byte order mark: %+v, %v", got, err)
+	}
 	if got, err := Parse("x", []byte(`{"mcpServers": {}}`), variables); err != nil || len(got) != 0 {
 		t.Errorf("no servers: %+v, %v", got, err)
 	}
@@ -62,7 +65,7 @@ func TestParseErrors(t *testing.T) {
 		return "mcpServers:\n  s:\n    " + strings.Join(lines, "\n    ") + "\n"
 	}
 	for text, want := range map[string]string{
-		"":                              "x:1: expected one YAML document with the key mcpServers",
+		"":                              "x:1: expected one YAML document",
 		"{}":                            "x:1: expected the key mcpServers",
 		"- a":                           "x:1: expected a mapping with the keys mcpServers",
 		"mcpServers: [":                 "x:1: sequence end token ']' not found",

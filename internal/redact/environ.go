@@ -1,6 +1,7 @@
 package redact
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -243,9 +244,12 @@ func FromFile(path string) ([]Secret, error) {
 	if len(data) > maxFile {
 		return nil, fmt.Errorf("reading the secrets to redact: %s has %d bytes, at most %d", path, len(data), maxFile)
 	}
+	if bytes.IndexByte(data, 0) >= 0 { // its lines would match nothing
+		return nil, fmt.Errorf("reading the secrets to redact: %s: expected text in UTF-8, got NUL bytes, as UTF-16 has them", path)
+	}
 	var all []Secret
 	line := 0
-	for text := range strings.Lines(string(data)) {
+	for text := range strings.Lines(strings.TrimPrefix(string(data), "\ufeff")) { // some editors start a file with it
 		line++
 		all = append(all, Secret{fmt.Sprintf("line %d%s", line, ofFile), text})
 	}

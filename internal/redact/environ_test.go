@@ -167,6 +167,31 @@ func TestUnfitSecrets(t *testing.T) {
 	}
 }
 
+// Editors of some systems start a text with a mark, or write it in another encoding.
+func TestFilesOfSecretsFromEditors(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "secrets.txt")
+	for text, want := range map[string]string{
+		"\ufeffvery-secret-1\r\nvery-secret-2\r\n":     "",
+		"\xff\xfev\x00e\x00r\x00y\x00-\x00s\x00\n\x00": "expected text in UTF-8, got NUL bytes",
+	} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		listed, err := redact.FromFile(file)
+		if want != "" {
+			if err == nil || !contains(err.Error(), want) {
+				t.Errorf("%q: %q, %v, want %s", text, listed, err, want)
+			}
+			continue
+		}
+		r, refused := redact.New(listed...)
+		if got := r.String("very-secret-1 very-secret-2"); err != nil || refused != nil || contains(got, "very") {
+			t.Errorf("%q: %q is left, %v, %v", text, got, refused, err)
+		}
+	}
+}
+
 func contains(text, part string) bool { return part != "" && strings.Contains(text, part) }
 
 // TestWithoutPassword: what is shown of a URL has its secrets in no place.

@@ -3,13 +3,16 @@
 package yamltree
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
 )
 
 // Source is what YAML comes from.
@@ -29,6 +32,25 @@ func (s Source) Errorf(line int, format string, args ...any) error {
 // At returns an error at the first line of a node.
 func (s Source) At(node ast.Node, format string, args ...any) error {
 	return s.Errorf(Line(node), format, args...)
+}
+
+// Parse parses a file with one document of at most so many bytes.
+func (s Source) Parse(data []byte, most int) (ast.Node, error) {
+	switch {
+	case len(data) > most:
+		return nil, s.Errorf(1, "expected at most %d bytes, got %d", most, len(data))
+	case !utf8.Valid(data):
+		return nil, s.Errorf(1, "expected text in UTF-8")
+	}
+	const mark = "\ufeff" // some editors start a file with it
+	file, err := parser.ParseBytes(bytes.TrimPrefix(data, []byte(mark)), 0)
+	if err != nil {
+		return nil, s.Syntax(err)
+	}
+	if len(file.Docs) != 1 || file.Docs[0].Body == nil {
+		return nil, s.Errorf(1, "expected one YAML document")
+	}
+	return file.Docs[0].Body, nil
 }
 
 // Syntax returns the error of a parser or a decoder with its line.
