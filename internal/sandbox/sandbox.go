@@ -140,6 +140,7 @@ type Process struct {
 	cmd     *exec.Cmd
 	kill    func() error // kills the command and its children; may be called repeatedly
 	release func()       // releases other resources
+	copied  func() error // waits until its output has been written; it may come through pipes of our own
 }
 
 // Start starts a command. The command and all its children are killed when ctx ends, and when
@@ -160,7 +161,7 @@ func (s *Sandbox) Start(ctx context.Context, c Command) (*Process, error) {
 // for an exit code other than 0; after a signal, the code is 128 plus the number of the signal.
 // Wait must be called exactly once.
 func (p *Process) Wait() error {
-	err := errors.Join(p.cmd.Wait(), p.kill())
+	err := errors.Join(p.cmd.Wait(), p.kill(), p.copied())
 	p.release() // its error says nothing about the command
 	return err
 }

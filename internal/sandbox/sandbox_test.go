@@ -93,6 +93,7 @@ func TestCommands(t *testing.T) {
 		s := box(t, config)
 		for _, tt := range []struct{ name, script, stdin, want string }{
 			{"its output", `echo out; echo err >&2`, "", "out\nerr\n"},
+			{"its output by name", `echo out >/dev/stdout; echo err >/dev/stderr; echo both | tee /dev/stderr`, "", "out\nerr\nboth\nboth\n"},
 			{"its input", `cat`, "text", "text"},
 			{"its directory", `pwd; test "$PWD" = "$(pwd)"`, "", "DIR\n"},
 			{"its code", `exit 3`, "", "exit status 3"},

@@ -71,14 +71,20 @@ func (l *launch) start(ctx context.Context, c Command) (*Process, error) {
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = c.Stdin, c.Stdout, c.Stderr
 	cmd.ExtraFiles = append([]*os.File{specFile, lifeRead, statusWrite}, l.files...)
 	cmd.WaitDelay = closeTimeout
-	p := &Process{cmd: cmd, kill: once(life.Close), release: l.release}
+	out, err := connectPipes(cmd, l.attr.Credential)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("making a pipe: %w", err), statusWrite.Close(), life.Close())
+	}
+	p := &Process{cmd: cmd, kill: once(life.Close), release: l.release, copied: out.wait}
 	cmd.Cancel = p.kill
-	if err := cmd.Start(); err != nil {
-		return nil, errors.Join(err, statusWrite.Close(), p.kill())
+	err = cmd.Start()
+	out.closeGiven() // the command has its own copies of these ends
+	if err != nil {
+		return nil, errors.Join(err, statusWrite.Close(), p.kill(), out.wait())
 	}
 	if err := errors.Join(statusWrite.Close(), readStatus(status)); err != nil {
 		_ = p.kill()
-		_ = cmd.Wait() // the failure is known already
+		_ = errors.Join(cmd.Wait(), out.wait()) // the failure is known already
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}

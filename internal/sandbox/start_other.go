@@ -47,7 +47,7 @@ func (s *Sandbox) start(ctx context.Context, c Command, _ bool) (*Process, error
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	return &Process{cmd: cmd, kill: kill, release: func() {}}, nil
+	return &Process{cmd: cmd, kill: kill, release: func() {}, copied: func() error { return nil }}, nil
 }
 
 // Hides returns false, because a command sees all files here.
