@@ -62,6 +62,12 @@ func (d *Definition) digest() string {
 	return hex.EncodeToString(sum[:versionBytes])
 }
 
+// IsVersion reports whether a text can be the version of a definition.
+func IsVersion(text string) bool {
+	sum, err := hex.DecodeString(text)
+	return err == nil && len(sum) == versionBytes
+}
+
 // putText writes a quoted string, because a bare 12, true or null would not be a string in
 // YAML. All escapes of Go are valid in YAML.
 func putText(b *strings.Builder, key, value string) {

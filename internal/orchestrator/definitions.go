@@ -44,6 +44,8 @@ func (s *Service) GetAgent(ctx context.Context, tenant, name, version string) (*
 		return def, versions, nil
 	case version == "":
 		return nil, nil, tree.ErrNoAgent.With("%s", name)
+	case !agentdef.IsVersion(version): // a database may refuse other texts
+		return nil, nil, tree.ErrNoAgent.With("%s in version %s", name, version)
 	}
 	wasPut, err := s.Store.HasAgentVersion(ctx, tenant, name, version)
 	switch {
