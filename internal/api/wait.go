@@ -76,7 +76,7 @@ func taskWithOutput(now orchestrator.WaitResult) *pb.Task {
 // and whether that run has ended. A repeat of the call waits for the same run, whatever runs
 // followed it. If it can't wait until the end, because the replica stops or the database is
 // unavailable, it returns the task as it is: what was started continues, and the client has to know
-// of it.
+// of it. If the client has not asked for a wait, it returns the task as it is, too.
 func awaitStarted(ctx context.Context, svc *orchestrator.Service, t *tree.Task, of tree.Sent, wait time.Duration) (now orchestrator.WaitResult, ended bool, err error) {
 	if wait == noWait {
 		return orchestrator.WaitResult{Task: t}, false, nil

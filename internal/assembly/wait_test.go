@@ -148,8 +148,40 @@ func TestAWaitOfNothingLooksOnce(t *testing.T) {
 	if spawned, err = c.SpawnTask(c.ctx(), spawning); err != nil || !spawned.GetEnded() || spawned.GetTask().GetResult() != want {
 		t.Errorf("the repeated call gave %v, %v", spawned, err)
 	}
+	sending := &pb.SendMessageRequest{SessionId: session, Message: &pb.UserMessage{Text: "again"}, IdempotencyKey: "three", Wait: durationpb.New(0)}
+	if _, err = c.SendMessage(c.ctx(), sending); err != nil {
+		t.Fatal(err)
+	}
+	want = c.wait(session, "").GetResult()
+	if sent, err := c.SendMessage(c.ctx(), sending); err != nil || !sent.GetEnded() || sent.GetTask().GetResult() != want {
+		t.Errorf("the repeated call gave %v, %v", sent, err)
+	}
 	if _, err := c.CreateSession(c.ctx(), &pb.CreateSessionRequest{Wait: durationpb.New(0)}); status.Code(err) != codes.InvalidArgument {
 		t.Errorf("a wait without a message: %v", err)
+	}
+}
+
+// TestAKeyStandsForOneCall: the methods of a session share its keys, and so does the call that has
+// opened it.
+func TestAKeyStandsForOneCall(t *testing.T) {
+	t.Parallel()
+	c := setup(t, slowOrNot, nil)
+	opened, err := c.CreateSession(c.ctx(), &pb.CreateSessionRequest{Title: "one", IdempotencyKey: "k"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	session := opened.GetSession().GetId()
+	sending := &pb.SendMessageRequest{SessionId: session, Message: &pb.UserMessage{Text: "hello"}, IdempotencyKey: "k"}
+	if _, err := c.SendMessage(c.ctx(), sending); status.Code(err) != codes.AlreadyExists {
+		t.Errorf("with the key that has opened the session: %v", err)
+	}
+	sending.IdempotencyKey = "l"
+	if _, err := c.SendMessage(c.ctx(), sending); err != nil {
+		t.Error(err)
+	}
+	spawning := &pb.SpawnTaskRequest{SessionId: session, Agent: "explore", Prompt: "look", IdempotencyKey: "l"}
+	if _, err := c.SpawnTask(c.ctx(), spawning); status.Code(err) != codes.AlreadyExists {
+		t.Errorf("with the key of a message: %v", err)
 	}
 }
 

@@ -23,8 +23,9 @@ type pipes struct {
 	err     error // of copying
 }
 
-// connectPipes replaces the writers of a command by pipes, and gives all its pipes to its user. Without
-// a user of its own it changes nothing.
+// connectPipes replaces the writers of a command by pipes, and gives them to its user, as well as those
+// that it already has. A reader for its input that is no file is left to os/exec. Without a user of its
+// own it changes nothing.
 func connectPipes(cmd *exec.Cmd, user *syscall.Credential) (p *pipes, err error) {
 	p = &pipes{}
 	if user == nil {
@@ -100,7 +101,7 @@ func (p *pipes) closeGiven() {
 func (p *pipes) wait() error {
 	late := time.AfterFunc(closeTimeout, func() {
 		for _, file := range p.from {
-			_ = file.Close()
+			_ = file.Close() // it may be closed already; this only ends a copy that still waits
 		}
 	})
 	defer late.Stop()
