@@ -68,11 +68,11 @@ func (b *batch) dbNow() time.Time {
 	return b.dbClock.at(time.Now())
 }
 
-// sessionNow is the time for a decision on a session. It is not before the last change of the
-// session, because any clock may be set back.
+// sessionNow is the time for a decision on a session. Any clock may be set back, but what is decided
+// later is never earlier: until the clock has caught up, each decision is later by the smallest step.
 func (b *batch) sessionNow(v *tree.View) time.Time {
 	if s := v.Session(); s != nil && s.UpdatedAt.After(b.now) {
-		return s.UpdatedAt
+		return s.UpdatedAt.Add(time.Microsecond)
 	}
 	return b.now
 }

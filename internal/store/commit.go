@@ -324,8 +324,17 @@ func (b *batch) apply(ctx context.Context, id tree.SessionID, cmd tree.Command) 
 			return nil, nil, fmt.Errorf("reading: %w", err)
 		}
 	}
-	answer, refused = tree.Decide(view, tree.Env{Now: b.sessionNow(view), NewID: b.NewID, Replica: b.Replica, SkipMetrics: b.SkipMetrics}, cmd)
+	answer, refused = tree.Decide(view, b.env(view), cmd)
 	return answer, refused, nil
+}
+
+// env is what decisions on a session get besides its state.
+func (b *batch) env(v *tree.View) tree.Env {
+	now, newID := b.sessionNow(v), b.NewID
+	if newID == nil {
+		newID = func() [16]byte { return b.ids.next(now) }
+	}
+	return tree.Env{Now: now, NewID: newID, Replica: b.Replica, SkipMetrics: b.SkipMetrics}
 }
 
 // summary describes what the batch has changed.

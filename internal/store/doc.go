@@ -82,6 +82,7 @@
 //	locking.go        how the sessions of a transaction are locked
 //	load.go           reads what commands need of their sessions
 //	save.go           writes what commands have changed
+//	ids.go            new ids, in the order of the decisions
 //	idempotency.go    answers of earlier requests with a key
 //	open_session.go   the session as the command that opened it has left it
 //	purge.go          removes the rows of deleted sessions

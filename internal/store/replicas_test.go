@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/coppice-run/coppice/internal/pgtest"
@@ -49,6 +50,7 @@ func TestReplicas(t *testing.T) {
 		"Open": replicasOpen, "Write": replicasWrite, "Pick": replicasPick, "Create": replicasCreate,
 		"Clock": databaseClock, "Culprit": culprit, "Batches": oldBatches, "Hold": replicasHold, "StrayRow": strayRow,
 		"Beat": beatsAlone, "Silence": beatsInSilence, "Repeat": replicasRepeat, "Exist": replicasExist, "Claim": claimsInOrder, "Purge": replicasPurge, "PurgeApart": replicasPurgeApart,
+		"Order": replicasOrder,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -357,4 +359,39 @@ func connect(t *testing.T, url string) *pgx.Conn {
 	}
 	t.Cleanup(func() { conn.Close(context.Background()) })
 	return conn
+}
+
+// replicasOrder: sub-agents are listed in the order in which they were spawned, by whichever replica
+// and whatever its clock.
+func replicasOrder(t *testing.T, server *pgtest.Server) {
+	url, start := server.Database(t), time.UnixMicro(1_800_000_000_123_456)
+	var dbs []*store.Store
+	for _, ahead := range []time.Duration{0, time.Hour, -time.Hour} {
+		dbs = append(dbs, running(t, store.Config{Database: url, Clock: func() time.Time { return start.Add(ahead) }}))
+	}
+	id := newSession()
+	if _, err := dbs[0].Update(t.Context(), id, open(id)); err != nil {
+		t.Fatal(err)
+	}
+	const spawned = 3 * 10
+	for n := range spawned {
+		child := spawn("go")
+		child.Child.Description = fmt.Sprint(1 + n)
+		if _, err := dbs[n%len(dbs)].Update(t.Context(), id, child); err != nil {
+			t.Fatal(err)
+		}
+	}
+	page, err := dbs[0].Tasks(t.Context(), id, tree.TaskID{}, "", 2*spawned)
+	if err != nil || len(page.Rows) != 1+spawned {
+		t.Fatalf("the session has %d tasks, %v", len(page.Rows), err)
+	}
+	for n, task := range page.Rows {
+		if n > 0 && task.Description != fmt.Sprint(n) {
+			t.Errorf("number %d of the list was spawned as number %s", n, task.Description)
+		}
+		sec, nsec := uuid.UUID(task.ID).Time().UnixTime()
+		if made := time.Unix(sec, nsec).UnixMilli(); made != task.CreatedAt.UnixMilli() {
+			t.Errorf("the id of number %d says %d, but it was spawned at %d", n, made, task.CreatedAt.UnixMilli())
+		}
+	}
 }

@@ -29,7 +29,7 @@ type Config struct {
 	Database   string           // the path of a SQLite file, or the postgres:// URL of a database
 	Replica    string           // the id of this replica, passed to decisions
 	Clock      func() time.Time // nil: the clock of the PostgreSQL server; time.Now with SQLite
-	NewID      func() [16]byte  // nil: UUIDv7
+	NewID      func() [16]byte  // nil: UUIDv7, with the time of the decision
 	MaxBatch   int              // commands per transaction; 0: DefaultMaxBatch
 	Committers int              // PostgreSQL only; 0: by the number of processors
 	Caps       Caps             // have to be valid
@@ -124,6 +124,7 @@ type Store struct {
 	ended              chan struct{} // closed when Run has ended; queued commands are not taken after that
 
 	definitions   *definitionCache
+	ids           *idSource
 	window        announceWindow
 	mirror        *mirror
 	virtualTime   atomic.Int64      // the latest virtual time of the fair queue that any committer knows
@@ -136,9 +137,6 @@ type Store struct {
 func Open(ctx context.Context, c Config) (*Store, error) {
 	if c.Database == "" {
 		return nil, errors.New("store: a database is required")
-	}
-	if c.NewID == nil {
-		c.NewID = newUUID
 	}
 	if c.MaxBatch == 0 {
 		c.MaxBatch = DefaultMaxBatch
@@ -166,7 +164,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 			c.Clock = time.Now
 		}
 	}
-	s := &Store{Config: c, db: db, scans: newScanLimiter(db), ended: make(chan struct{}), held: transcript.NewCache(), definitions: newDefinitionCache()}
+	s := &Store{Config: c, db: db, scans: newScanLimiter(db), ended: make(chan struct{}), held: transcript.NewCache(), definitions: newDefinitionCache(), ids: newIDSource()}
 	s.window.disabled = !c.AnnounceOnCommit || c.Caps != (Caps{})
 	s.mirror = newMirror(db.exclusive(), c.Caps != (Caps{}))
 	for range c.Committers {
@@ -226,8 +224,6 @@ func (s *Store) clock() any {
 	}
 	return s.Clock().UnixMicro()
 }
-
-func newUUID() [16]byte { return uuid.Must(uuid.NewV7()) }
 
 // Installation is the id of this database. It was created with the database.
 func (s *Store) Installation() string { return s.installation }

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/coppice-run/coppice/internal/policy"
 	"github.com/coppice-run/coppice/internal/tree"
 )
@@ -106,7 +108,7 @@ func TestNewSessionsGoTogether(t *testing.T) {
 // comes later than that.
 func TestRowsBeginNarrow(t *testing.T) {
 	t.Parallel()
-	v, env := tree.NewView(nil), tree.Env{Now: time.Unix(1_800_000_000, 0), NewID: newUUID, Replica: "r"}
+	v, env := tree.NewView(nil), tree.Env{Now: time.Unix(1_800_000_000, 0), NewID: func() [16]byte { return uuid.Must(uuid.NewV7()) }, Replica: "r"}
 	agent := &tree.Agent{
 		Name: "general", Version: "1", Mode: tree.ModeBoth, Model: "m", MaxIterations: 100,
 		Permissions: policy.Permissions{Layer: policy.Layer{Tools: []string{"task", "read"}}}.Pin(),
