@@ -48,7 +48,7 @@ const (
 	maxRetryPause = 5 * time.Minute
 )
 
-// maxAnswer is how many bytes of a response are read.
+// maxAnswer is how many bytes of a failed response are read.
 const maxAnswer = 1 << 10
 
 // Headers of a call.
@@ -119,14 +119,14 @@ func (c *Caller) Call(ctx context.Context, target, key string, body []byte) erro
 		return err
 	}
 	defer resp.Body.Close()
+	if resp.StatusCode >= 200 && resp.StatusCode <= 299 {
+		return nil
+	}
 	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
-	if resp.StatusCode < 200 || resp.StatusCode > 299 {
-		return errors.New(strings.ToValidUTF8("HTTP "+resp.Status+": "+string(answer), "\uFFFD"))
-	}
 	if err != nil {
-		return fmt.Errorf("reading the answer: %w", err)
+		answer = append(answer, " (reading it: "+err.Error()+")"...)
 	}
-	return nil
+	return errors.New(strings.ToValidUTF8("HTTP "+resp.Status+": "+string(answer), "\uFFFD"))
 }
 
 // allowed returns an error if the host of a URL is not allowed. explicit reports whether the

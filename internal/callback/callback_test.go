@@ -81,6 +81,28 @@ func TestCall(t *testing.T) {
 	}
 }
 
+// TestEndlessAnswer: the status says whether a call has succeeded, whatever follows it.
+func TestEndlessAnswer(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/down" {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+		if err := http.NewResponseController(w).Flush(); err != nil {
+			t.Error(err)
+		}
+		<-r.Context().Done()
+	}))
+	t.Cleanup(server.Close)
+	if err := caller(t, Config{Hosts: []string{"127.0.0.1"}}).Call(t.Context(), server.URL, "k", nil); err != nil {
+		t.Errorf("a call that succeeded: %v", err)
+	}
+	c := caller(t, Config{Hosts: []string{"127.0.0.1"}, Timeout: 100 * time.Millisecond})
+	if err := c.Call(t.Context(), server.URL+"/down", "k", nil); err == nil || !strings.Contains(err.Error(), "HTTP 503") {
+		t.Errorf("a call that failed: %v", err)
+	}
+}
+
 // TestForbidden: nobody is called who is not allowed, nor is a private address by
 // another name.
 func TestForbidden(t *testing.T) {
