@@ -314,10 +314,35 @@ func (d *deployment) letGo(c *client, session string) {
 	c.sound()
 }
 
-// TestReplicasWorkWithoutRedis takes Redis away while all slots are idle. Workers that can't read
-// hints get runs from the replicas of their streams, and read hints again once Redis is back.
+// TestReplicasWorkWithoutRedis takes Redis away while all slots are idle, or has it refuse all
+// commands that write, reads of hints among them. Workers that can't read hints get runs from the
+// replicas of their streams, and read hints again once Redis is back.
 func TestReplicasWorkWithoutRedis(t *testing.T) {
 	t.Parallel()
+	for name, strike := range map[string]func(t *testing.T, d *deployment) (mend func()){
+		"killed": func(_ *testing.T, d *deployment) func() {
+			d.redis.Kill()
+			return d.redis.Restart
+		},
+		"refuses writes": func(t *testing.T, d *deployment) func() {
+			client := d.redis.Client()
+			need := func(replicas string) {
+				if err := client.ConfigSet(t.Context(), "min-replicas-to-write", replicas).Err(); err != nil {
+					t.Error(err)
+				}
+			}
+			need("1")
+			return func() { need("0") }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			workWithoutRedis(t, strike)
+		})
+	}
+}
+
+func workWithoutRedis(t *testing.T, strike func(t *testing.T, d *deployment) (mend func())) {
 	d, _ := replicas(t, `steps: [{text: done}]`)
 	work := func(i int) {
 		c := d.at(i)
@@ -336,11 +361,11 @@ func TestReplicasWorkWithoutRedis(t *testing.T) {
 	for i := range d.addresses { // once it knows the others
 		announces(i)
 	}
-	d.redis.Kill()
+	mend := strike(t, d)
 	for i := range d.addresses {
 		work(i)
 	}
-	d.redis.Restart()
+	mend()
 	for i := range d.addresses {
 		announces(i)
 	}

@@ -95,6 +95,19 @@ func (b *Bus) Announce(ctx context.Context, pool string, hints []Hint) error {
 	return nil
 }
 
+// CheckWritable returns an error if Redis does not answer, or refuses commands that write, such as
+// reads of hints. Like a Pull, it creates the pool's stream and group if they are missing.
+func (b *Bus) CheckWritable(ctx context.Context, pool string) error {
+	key, err := b.keys.ready(pool)
+	if err != nil {
+		return fmt.Errorf("checking for writes: %w", err)
+	}
+	if err := b.createGroup(ctx, key); err != nil {
+		return fmt.Errorf("checking whether %s can be written: %w", key, err)
+	}
+	return nil
+}
+
 // StreamLength returns how many hints of a pool are announced and not done, whether read or not.
 func (b *Bus) StreamLength(ctx context.Context, pool string) (int, error) {
 	key, err := b.keys.ready(pool)

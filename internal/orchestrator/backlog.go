@@ -286,6 +286,13 @@ func (b *backlog) isPaused(now time.Time) bool {
 	return now.Before(b.pausedUntil)
 }
 
+// isRefused reports whether Redis refused the last hints that were offered to it.
+func (b *backlog) isRefused() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return !b.pausedUntil.IsZero()
+}
+
 // streamUnreadable records that the dispatch stream can't be read, so no slot can claim the hints
 // on it.
 func (b *backlog) streamUnreadable(now time.Time) {

@@ -65,7 +65,7 @@ type Service struct {
 	serving      sync.WaitGroup // the goroutines of streams
 	totalSlots   atomic.Int64   // of all workers, as of the last heartbeat
 	hasOthers    atomic.Bool    // other replicas are alive, as of the last heartbeat
-	redisAway    atomic.Bool    // the dispatch stream can't be read, as of the last check
+	redisAway    atomic.Bool    // the dispatch stream can't be used, as of the last check
 	contact      contact        // with the database
 	claimRate    rateCounter
 	sweepState   sweepState

@@ -58,10 +58,14 @@ func (s *Service) reconcileStream(ctx context.Context) error {
 	reading, cancel := context.WithTimeout(ctx, redisTimeout)
 	defer cancel()
 	unread, err := s.Bus.Unread(reading, s.Pool, maxHintsCounted)
+	unusable := err
+	if err == nil && s.backlog.isRefused() {
+		unusable = s.Bus.CheckWritable(reading, s.Pool) // otherwise workers can't read hints either
+	}
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	s.noteRedis(ctx, err)
+	s.noteRedis(ctx, unusable)
 	if err != nil {
 		s.backlog.streamUnreadable(time.Now())
 		return err
@@ -71,7 +75,7 @@ func (s *Service) reconcileStream(ctx context.Context) error {
 	return err
 }
 
-// noteRedis notes whether Redis has answered, and logs when an outage begins and when it is over.
+// noteRedis notes whether Redis can be used, and logs when an outage begins and when it is over.
 // Nothing waits for Redis: without it nothing is lost, but workers hear of work late.
 func (s *Service) noteRedis(ctx context.Context, err error) {
 	switch wasAway := s.redisAway.Swap(err != nil); {
