@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
 
@@ -129,6 +130,7 @@ func TestAWorkerNeedsNoMoreOfRedis(t *testing.T) {
 		t.Errorf("who left went on with %v", err)
 	}
 	takeOver(ctx, t, own)
+	interrupt(ctx, t, server.Client(), own)
 	stopWorking() // it leaves its group, by a script
 	stopServing()
 	if err := g.Wait(); err != nil {
@@ -146,10 +148,7 @@ func TestAWorkerNeedsNoMoreOfRedis(t *testing.T) {
 // takeOver does what a worker does with the hints of a dead one.
 func takeOver(ctx context.Context, t *testing.T, own *redis.Client) {
 	t.Helper()
-	bus, err := dispatch.New(dispatch.Config{Client: own, Installation: "acl"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	bus := busOf(t, own)
 	if _, err := bus.Pull(ctx, "new", "c", 1, 0); err != nil {
 		t.Error(err)
 	}
@@ -159,6 +158,42 @@ func takeOver(ctx context.Context, t *testing.T, own *redis.Client) {
 	if err := errors.Join(bus.Done(ctx, "new", "1-1"), bus.Forget(ctx, "new", "c")); err != nil {
 		t.Error(err)
 	}
+}
+
+// interrupt does what a worker does that stops while it reads hints: it gets those that Redis has
+// handed to it by then.
+func interrupt(ctx context.Context, t *testing.T, all, own *redis.Client) {
+	t.Helper()
+	announcer, worker := busOf(t, all), busOf(t, own)
+	hint := dispatch.Hint{Session: tree.SessionID(uuid.New()), Task: tree.TaskID(uuid.New()), Epoch: 1}
+	for range 100 {
+		if err := announcer.Announce(ctx, "new", []dispatch.Hint{hint}); err != nil {
+			t.Fatal(err)
+		}
+		if found, err := worker.Pull(ctx, "new", "c", 1, time.Minute); err != nil || len(found) != 1 {
+			t.Fatalf("pulled %v, %v", found, err)
+		}
+		stopping, stop := context.WithCancel(ctx)
+		go stop()
+		// The hint that was read just before is among those that may have been handed over.
+		found, err := worker.Pull(stopping, "new", "c", 1, time.Minute)
+		if len(found) == 1 && found[0].Hint == hint {
+			return
+		}
+		if !errors.Is(err, context.Canceled) {
+			t.Fatalf("an interrupted pull got %v, %v", found, err)
+		}
+	}
+	t.Error("an interrupted pull never got the hint that Redis had handed to it")
+}
+
+func busOf(t *testing.T, client *redis.Client) *dispatch.Bus {
+	t.Helper()
+	bus, err := dispatch.New(dispatch.Config{Client: client, Installation: "acl"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bus
 }
 
 // TestAWorkerGetsNoMoreOfRedis tries what a worker has no business with.

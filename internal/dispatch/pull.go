@@ -149,7 +149,7 @@ func (b *Bus) TakeOver(ctx context.Context, pool, consumer string, minIdle time.
 }
 
 // Unfinished returns up to max hints that a consumer has read and not finished, the oldest first.
-// They still belong to the consumer.
+// They still belong to the consumer, as if it had read them just now.
 func (b *Bus) Unfinished(ctx context.Context, pool, consumer string, max int) ([]Delivery, error) {
 	key, err := b.checkRead(pool, consumer, max)
 	if err != nil {
@@ -165,7 +165,8 @@ func (b *Bus) Unfinished(ctx context.Context, pool, consumer string, max int) ([
 // maxPending bounds the unfinished hints of a consumer that are looked at.
 const maxPending = 1_000
 
-// pending returns those of the first max unfinished hints of a consumer that are wanted.
+// pending returns those of the first max unfinished hints of a consumer that are wanted. For
+// TakeOver, the consumer has then read all of these first hints just now.
 func (b *Bus) pending(ctx context.Context, pool, key, consumer string, max int, wanted func(redis.XPendingExt) bool) ([]Delivery, error) {
 	pending, err := b.client.XPendingExt(ctx, &redis.XPendingExtArgs{
 		Stream: key, Group: consumerGroup, Start: "-", End: "+", Count: int64(max), Consumer: consumer,
@@ -176,22 +177,29 @@ func (b *Bus) pending(ctx context.Context, pool, key, consumer string, max int, 
 	if err != nil {
 		return nil, err
 	}
-	pipe := b.client.Pipeline()
-	var found []*redis.XMessageSliceCmd
+	chosen := map[string]bool{}
 	for _, p := range pending {
 		if wanted(p) {
-			found = append(found, pipe.XRange(ctx, key, p.ID, p.ID))
+			chosen[p.ID] = true
 		}
 	}
-	if len(found) == 0 {
+	if len(chosen) == 0 {
 		return nil, nil
 	}
-	if _, err := pipe.Exec(ctx); err != nil {
+	// A worker has no right to XRANGE. This read gives the consumer what it has read already.
+	streams, err := b.client.XReadGroup(ctx, &redis.XReadGroupArgs{
+		Group: consumerGroup, Consumer: consumer, Streams: []string{key, "0"}, Count: int64(max), Block: -1,
+	}).Result()
+	if err != nil && !errors.Is(err, redis.Nil) {
 		return nil, fmt.Errorf("reading them: %w", err)
 	}
 	var entries []redis.XMessage
-	for _, one := range found {
-		entries = append(entries, one.Val()...) // empty for an entry that was deleted
+	for _, s := range streams {
+		for _, e := range s.Messages {
+			if chosen[e.ID] && e.Values != nil { // nil for an entry that was deleted
+				entries = append(entries, e)
+			}
+		}
 	}
 	return b.parseHints(ctx, pool, entries), nil
 }
