@@ -1,6 +1,7 @@
 package orchestrator
 
 import (
+	"cmp"
 	"slices"
 	"sync"
 	"time"
@@ -76,19 +77,25 @@ func (l *leases) settle(e *expectation) {
 	l.expected[e.task] = rest
 }
 
-// add holds an attempt, unless a newer attachment of it is held already. e is nil if the attempt
-// was not expected. changed signals its stream that the attempt was revoked or its commands
+// add holds an attempt, unless a newer attachment of it or a later attempt of its task is held
+// already. e is nil if the attempt was not expected. changed signals its stream that the attempt was revoked or its commands
 // released.
 func (l *leases) add(a *lease, e *expectation, changed chan<- struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if again := l.find(a.task, a.token.Epoch); again != nil && again.attach > a.attach {
+	if last := l.held[a.task]; last != nil && last.isAfter(a) {
 		return
 	}
 	l.held[a.task], a.changed = a, changed
 	if e != nil && slices.Contains(e.revoked, attemptKey{a.task, a.token.Epoch}) {
 		a.markRevoked()
 	}
+}
+
+// isAfter reports whether an attempt is a later one of the same task, or a newer attachment of the
+// same attempt.
+func (a *lease) isAfter(other *lease) bool {
+	return cmp.Or(cmp.Compare(a.token.Epoch, other.token.Epoch), cmp.Compare(a.attach, other.attach)) > 0
 }
 
 // drop forgets an attempt, unless it has come back over another stream.

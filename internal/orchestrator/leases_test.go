@@ -148,3 +148,20 @@ func TestIdleStreams(t *testing.T) {
 		t.Errorf("%d streams and %d attempts are left", c.count(), len(l.held))
 	}
 }
+
+// An attempt that was granted too late for its stream takes the place of no later one of its task.
+func TestALateGrantReplacesNoLaterAttempt(t *testing.T) {
+	t.Parallel()
+	task, l := tree.TaskID{1}, newLeases()
+	later, look := &lease{task: task, token: tree.Token{Epoch: 2}}, make(chan struct{}, 1)
+	l.add(later, nil, look)
+	late := &lease{task: task, token: tree.Token{Epoch: 1}, attach: 3}
+	l.add(late, nil, make(chan struct{}, 1))
+	l.drop(late)
+	if !l.holds(task, 2) {
+		t.Error("the later attempt is not held")
+	}
+	if l.revoke(tree.SessionID{}, task, 2); !l.isRevoked(later) || len(look) != 1 {
+		t.Error("the later attempt does not hear that it was ended")
+	}
+}
