@@ -173,7 +173,8 @@ func (w *Worker) StreamClosed() {
 // forgetIfUnused removes a worker that has no streams and no probes. The prober's mutex must be
 // held.
 func (w *Worker) forgetIfUnused() {
-	if w.streams == 0 && !w.verifying && !w.probing {
+	known := w.prober.workers[w.endpoint] == w // otherwise it was forgotten before, and may be there again
+	if known && w.streams == 0 && !w.verifying && !w.probing {
 		delete(w.prober.workers, w.endpoint)
 	}
 }

@@ -345,3 +345,21 @@ func TestOnlyTheHostOfTheStreamIsAsked(t *testing.T) {
 		}
 	})
 }
+
+// TestALateQuestionForgetsNoStreams: a run may be granted to a stream that broke long ago. Who is
+// asked then may have streams again.
+func TestALateQuestionForgetsNoStreams(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		gone, _, _ := met(t, lives)
+		gone.StreamClosed()
+		p := gone.prober
+		back := p.StreamOpened("w", host, 7072)
+		synctest.Wait()
+		gone.IfDead(grace, func() {})
+		later(2 * grace)
+		if next := p.StreamOpened("w", host, 7072); next != back {
+			t.Error("a worker that has a stream was forgotten")
+		}
+	})
+}
