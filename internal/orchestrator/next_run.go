@@ -38,7 +38,7 @@ import (
 // request gives its run back, the same transaction may claim another run for the slot.
 func (l *slot) prepare(a *exchange, lease *lease, cmd tree.Command) {
 	var offer *store.Offer
-	if takes := a.req.GetTakes(); takes != nil && lease.worker.id != "" {
+	if takes := l.offered(a.req, lease.worker); takes != nil {
 		a.replacement = l.svc.backlog.takeIf(time.Now(), l.svc.pullingSlots(), func(other tree.SessionID) bool { return l.svc.Store.SameCommitter(other, lease.session) })
 		offer = &store.Offer{
 			Worker: lease.worker.id, Nonce: takes.GetNonce(), IdleSlots: l.svc.slots.idle(),
@@ -53,6 +53,15 @@ func (l *slot) prepare(a *exchange, lease *lease, cmd tree.Command) {
 	}
 	a.pending = l.svc.Store.Prepare(lease.session, cmd, offer)
 	l.unqueued = append(l.unqueued, a.pending)
+}
+
+// offered returns the slot that a request offers; nil if it offers none, or if this replica claims
+// no runs.
+func (l *slot) offered(req *pb.WorkRequest, worker workerInfo) *pb.Takes {
+	if worker.id == "" || l.svc.isSilent() {
+		return nil
+	}
+	return req.GetTakes()
 }
 
 // finish ends what was expected of the request. A run that was meant for the slot and that it did
@@ -132,8 +141,8 @@ func (l *slot) claimedInRequest(ctx context.Context, a *exchange) *tree.Claimed 
 // claimFromBacklog claims the first run of the backlog that the slot can have; nil if there is
 // none. The caller calls done once the run is on the stream.
 func (l *slot) claimFromBacklog(ctx context.Context, a *exchange, last *lease) (granted *tree.Claimed, done func()) {
-	takes := a.req.GetTakes()
-	for takes != nil && last.worker.id != "" && ctx.Err() == nil {
+	takes := l.offered(a.req, last.worker)
+	for takes != nil && ctx.Err() == nil {
 		run, found := l.svc.backlog.take(time.Now(), l.svc.pullingSlots()-1)
 		if !found {
 			break

@@ -115,8 +115,10 @@ func (s *Service) assumeOthers() {
 }
 
 // openStandby lets slots stand by while this replica is the only one, and while Redis is away: then
-// no hint of another replica could find them either.
-func (s *Service) openStandby() { s.standby.setOpen(!s.hasOthers.Load() || s.redisAway.Load()) }
+// no hint of another replica could find them either. While it claims no runs, none stands by.
+func (s *Service) openStandby() {
+	s.standby.setOpen(!s.isSilent() && (!s.hasOthers.Load() || s.redisAway.Load()))
+}
 
 // recoverLostAttempts offers runs to others whose replica is dead, or that belong to this replica
 // but are on no stream any more.

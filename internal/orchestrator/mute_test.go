@@ -1,0 +1,72 @@
+package orchestrator
+
+import (
+	"testing"
+	"time"
+
+	"github.com/coppice-run/coppice/internal/agentdef"
+	"github.com/coppice-run/coppice/internal/dispatch"
+	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+	"github.com/coppice-run/coppice/internal/pgtest"
+	"github.com/coppice-run/coppice/internal/store"
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+// TestAReplicaThatSeemsDeadGivesNoRuns to slots that are offered with the end of their last run, nor
+// to slots that stand by: others would take these runs at once.
+func TestAReplicaThatSeemsDeadGivesNoRuns(t *testing.T) {
+	t.Parallel()
+	db, err := store.Open(t.Context(), store.Config{
+		Database: pgtest.Start(t).Database(t), Replica: "r", OnCommit: func(store.Commit) {},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	embedded, err := dispatch.OpenEmbedded()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := embedded.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	bus, err := dispatch.New(dispatch.Config{Client: embedded.Client(), Installation: db.Installation()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	svc, err := New(Config{
+		Store: db, Bus: bus, Agents: agentdef.NewLibrary(nil, ""), Replica: "r", Pool: "p", Limits: tree.DefaultLimits(),
+		Now: func() time.Time { return now },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	svc.redisAway.Store(true)
+	held := &lease{session: tree.SessionID{1}, task: tree.TaskID{1}, worker: workerInfo{id: "w"}}
+	gives := func(want bool) {
+		t.Helper()
+		a := &exchange{req: &pb.WorkRequest{Takes: &pb.Takes{Nonce: 1}}}
+		(&slot{svc: svc}).prepare(a, held, tree.End{})
+		a.finish(svc)
+		if a.mayGrant != want {
+			t.Errorf("the slot may get a run: %v", a.mayGrant)
+		}
+		svc.openStandby()
+		if svc.standby.closed == want {
+			t.Errorf("slots may stand by: %v", !svc.standby.closed)
+		}
+	}
+	svc.contact.confirm(now)
+	gives(true)
+	now = now.Add(svc.replicaTimeout() + time.Second)
+	gives(false)
+	svc.contact.confirm(now)
+	gives(true)
+}
