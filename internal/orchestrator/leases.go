@@ -78,8 +78,8 @@ func (l *leases) settle(e *expectation) {
 }
 
 // add holds an attempt, unless a newer attachment of it or a later attempt of its task is held
-// already. e is nil if the attempt was not expected. changed signals its stream that the attempt was revoked or its commands
-// released.
+// already. e is nil if the attempt was not expected. changed signals its stream that the attempt
+// was revoked or its commands released.
 func (l *leases) add(a *lease, e *expectation, changed chan<- struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
