@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"regexp"
+	"strconv"
 	"time"
 
 	"github.com/goccy/go-yaml"
@@ -47,10 +49,22 @@ func (t *tokenCommand) Run(_ context.Context, a *app) error {
 		_, err = fmt.Fprintf(a.Stdout, "%s\n", line)
 		return err
 	}
-	line, err := yaml.MarshalWithOptions(entry, yaml.Flow(true))
+	line, err := yaml.MarshalWithOptions(entry, yaml.Flow(true), yaml.CustomMarshaler(flowText))
 	if err != nil {
 		return fmt.Errorf("writing YAML: %w", err)
 	}
 	_, err = fmt.Fprintf(a.Stdout, "%s\n  - %s", token, line)
 	return err
+}
+
+// plainText matches text that means the same within braces as alone.
+var plainText = regexp.MustCompile(`^[\pL\pN ._@/-]*$`)
+
+// flowText writes a text for a mapping in braces. The library quotes a text if it has to be quoted
+// outside of braces, where a bracket, for example, may stand in it.
+func flowText(text string) ([]byte, error) {
+	if plainText.MatchString(text) {
+		return yaml.Marshal(text)
+	}
+	return []byte(strconv.Quote(text)), nil
 }
