@@ -229,7 +229,7 @@ func sampler(getenv func(string) string) (sdktrace.Sampler, error) {
 		return sdktrace.NeverSample(), nil
 	case "traceidratio", "parentbased_traceidratio":
 		ratio, err := strconv.ParseFloat(getenv("OTEL_TRACES_SAMPLER_ARG"), 64)
-		if err != nil || ratio < 0 || ratio > 1 {
+		if inRange := ratio >= 0 && ratio <= 1; err != nil || !inRange { // NaN is not in range
 			return nil, fmt.Errorf("OTEL_TRACES_SAMPLER_ARG is %q, must be from 0 to 1", getenv("OTEL_TRACES_SAMPLER_ARG"))
 		}
 		return sdktrace.TraceIDRatioBased(ratio), nil

@@ -141,6 +141,7 @@ func TestSampling(t *testing.T) {
 	}
 	for _, env := range []map[string]string{
 		{"OTEL_TRACES_SAMPLER": "traceidratio", "OTEL_TRACES_SAMPLER_ARG": "2"},
+		{"OTEL_TRACES_SAMPLER": "traceidratio", "OTEL_TRACES_SAMPLER_ARG": "nan"},
 		{"OTEL_TRACES_SAMPLER": "traceidratio"},
 		{"OTEL_TRACES_SAMPLER": "jaeger_remote"},
 	} {
