@@ -23,7 +23,7 @@ type fakeLLMCommand struct {
 
 // Run serves until ctx ends.
 func (f *fakeLLMCommand) Run(ctx context.Context, a *app) error {
-	if f.Rate < 0 || f.Trouble < 0 || f.Trouble > 1 {
+	if inRange := f.Rate >= 0 && f.Trouble >= 0 && f.Trouble <= 1; !inRange { // NaN is not in range
 		return usagef("--rate has to be 0 or more, and --trouble between 0 and 1")
 	}
 	if _, err := listenable(f.Listen); err != nil {
