@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/charmbracelet/x/ansi"
 
@@ -75,7 +74,7 @@ func (a *app) printResult(baseline, t *drillResult) error {
 func (a *app) printDrill(t *drillResult, verdict string) error {
 	said := drillResultJSON{
 		Number: t.number, Verdict: verdict, Tasks: len(t.tasks), Redelivered: t.redelivered,
-		Unknown: t.unknown, Violations: len(t.violations), Seconds: t.elapsed.Round(time.Millisecond).Seconds(),
+		Unknown: t.unknown, Violations: len(t.violations), Seconds: float64(t.elapsed.Milliseconds()) / 1000,
 	}
 	if t.broken == nil {
 		said.State = stateText(t.root.GetState())
