@@ -30,11 +30,13 @@ type prefix struct {
 	bytes    int
 }
 
-// Bounds of the cache. A message counts as messageOverhead plus its text.
+// Bounds of the cache. A message counts as messageOverhead, blockOverhead for each of its blocks,
+// and its text.
 const (
 	maxTranscripts  = 10_000   // transcripts
 	maxCachedBytes  = 32 << 20 // in total
 	messageOverhead = 512
+	blockOverhead   = 128 // of a call or a result: the block, its id, and what texts take up besides
 )
 
 // NewCache returns an empty cache.
@@ -79,7 +81,8 @@ func (h *Cache) Put(of Key, messages []tree.Message) {
 // size is the cost of messages in the cache.
 func size(messages []tree.Message) (bytes int) {
 	for i := range messages {
-		bytes += messageOverhead + tree.TextBytes(messages[i].Blocks)
+		blocks := messages[i].Blocks
+		bytes += messageOverhead + len(blocks)*blockOverhead + tree.TextBytes(blocks)
 	}
 	return bytes
 }

@@ -47,6 +47,24 @@ func TestHeld(t *testing.T) {
 	}
 }
 
+// TestSmallBlocksAreNotFree: calls and results take memory, however short their texts are.
+func TestSmallBlocksAreNotFree(t *testing.T) {
+	t.Parallel()
+	const parents, calls = 1_000, 1_000 // 64 MB of blocks alone
+	s := transcript.NewCache()
+	parent := func(i int) transcript.Key { return transcript.Key{Task: tree.TaskID{byte(i >> 8), byte(i)}} }
+	for i := range parents {
+		blocks := make([]tree.Block, calls)
+		for n := range blocks {
+			blocks[n] = tree.ToolUse{Name: "task"}
+		}
+		s.Put(parent(i), []tree.Message{{Blocks: blocks}})
+	}
+	if first, last := s.Get(parent(0)), s.Get(parent(parents-1)); len(first) != 0 || len(last) != 1 {
+		t.Errorf("of the first parent %d messages are remembered, of the last one %d; want none and 1", len(first), len(last))
+	}
+}
+
 // TestHeldGoOn: whoever goes on from what is remembered has it whole, whoever else does so.
 func TestHeldGoOn(t *testing.T) {
 	t.Parallel()
