@@ -131,10 +131,13 @@ func (c *campaign) enough(t *testing.T) {
 			c.fail(t, "the fault %q never happened", f.name)
 		}
 	}
-	for _, name := range []string{callRepeated, watcherCut, treeCancelled, taskCancelled, taskBacked} {
+	for _, name := range []string{callRepeated, watcherCut, treeCancelled, taskCancelled, taskBacked, interrupted} {
 		if c.counts.of[name] == 0 {
 			c.fail(t, "the fault %q never happened", name)
 		}
+	}
+	if c.figures.Allowed == 0 || c.figures.Denied == 0 {
+		c.fail(t, "%d approvals were given and %d refused, want some of both", c.figures.Allowed, c.figures.Denied)
 	}
 	if c.figures.MadeWay == 0 {
 		c.fail(t, "no run ever made way for others")

@@ -27,6 +27,7 @@ const (
 	BudgetKept     Rule = "a tree uses less than its budget and one call"
 	OneRepeat      Rule = "a lost attempt costs one model call at most"
 	NoRepeat       Rule = "no effect is repeated"
+	AskedFirst     Rule = "what needs an approval has its effect only once it was allowed"
 	CapsHold       Rule = "caps hold at each moment"
 	KeysHold       Rule = "a repeated key does nothing twice"
 	SameTrajectory Rule = "transcripts are those of an undisturbed run"
@@ -58,7 +59,8 @@ func Check(e *Evidence) []Violation {
 	}
 	for _, examine := range []func(){
 		c.checkLog, c.checkRuns, c.checkEnds, c.checkStored, c.checkWatched, c.checkClients, c.checkCancels, c.checkAttempts, c.checkAccepted,
-		c.checkWitnessed, c.checkCalls, c.checkChildren, c.checkUsage, c.checkModelCalls, c.checkEffects, c.checkCaps, c.checkTrajectory, c.checkDiagnosed,
+		c.checkWitnessed, c.checkCalls, c.checkChildren, c.checkUsage, c.checkModelCalls, c.checkEffects,
+		c.checkApprovals, c.checkCaps, c.checkTrajectory, c.checkDiagnosed,
 	} {
 		examine()
 	}

@@ -137,6 +137,14 @@ func (f *file) task(id string) *pb.Task {
 	return f.Tasks[slices.IndexFunc(f.Tasks, func(t *pb.Task) bool { return t.GetId() == id })]
 }
 
+// hadEffect tells whether the call that an approval was decided for had its effect.
+func (f *file) hadEffect(decided *pb.Event) bool {
+	call := decided.GetApprovalDecided().GetCall()
+	return slices.ContainsFunc(f.Records, func(r chaos.Record) bool {
+		return r.Kind == chaos.Effect && r.Task == decided.GetTaskId() && r.Ordinal+1 == call.GetMessage() && r.Block == call.GetBlock()
+	})
+}
+
 // isChilds and the like pick events.
 func isChilds(e *pb.Event) bool { return e.GetStarted().GetParentId() != "" }
 
@@ -145,6 +153,8 @@ func isResult(e *pb.Event) bool { return e.GetResult() != nil }
 func isNews(e *pb.Event) bool { return e.GetMessage().GetNews() != nil }
 
 func isClosedByChild(e *pb.Event) bool { return e.GetCallClosed().GetChild() != nil }
+
+func isDecided(e *pb.Event) bool { return e.GetApprovalDecided() != nil }
 
 func damagesOfLog() []damage {
 	return []damage{
@@ -275,6 +285,14 @@ func damagesOfWork() []damage {
 		{"effect claimed and never had", "noting", chaos.NoRepeat, func(f *file) {
 			f.Records = slices.DeleteFunc(f.Records, func(r chaos.Record) bool { return r.Kind == chaos.Effect })
 		}},
+		{"effect without approval", "asking", chaos.AskedFirst, func(f *file) {
+			i := f.event(func(e *pb.Event) bool { return isDecided(e) && f.hadEffect(e) })
+			f.Events[i].GetApprovalDecided().State = pb.ApprovalState_APPROVAL_STATE_DENIED
+		}},
+		{"approval decided twice", "asking", chaos.AskedFirst, func(f *file) {
+			i := f.event(isDecided)
+			f.insert(i+1, f.Events[i])
+		}},
 		{"model asked three times for one lost attempt", "wide", chaos.OneRepeat, func(f *file) {
 			// Two more than there were, and one lost attempt to excuse one of them.
 			r := f.Records[f.kind(chaos.ModelCalled)]
@@ -300,6 +318,10 @@ func damagesOfClients() []damage {
 		}},
 		{"message lost", "wide", chaos.Acknowledged, func(f *file) {
 			f.Records[f.kind(chaos.MessageSent)].Key = "hello, nobody heard this"
+		}},
+		{"decision lost", "asking", chaos.Acknowledged, func(f *file) {
+			r := f.Records[f.kind(chaos.Decided)]
+			f.drop(f.event(func(e *pb.Event) bool { return e.GetApprovalDecided().GetApprovalId() == r.Key }))
 		}},
 		{"message heard twice", "wide", chaos.KeysHold, func(f *file) {
 			r := f.Records[f.kind(chaos.MessageSent)]

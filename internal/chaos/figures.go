@@ -15,6 +15,7 @@ type Figures struct {
 	MadeWay                       int // attempts that ended because the budget did not allow another call
 	Asked, Repeated               int // model calls; those that were repeated
 	Effects                       int
+	Allowed, Denied               int // approvals
 	Acknowledged                  int // answers recorded by workers and clients
 	Watched                       int // events compared by clients
 	Refused                       int // attempts that were told that they are over
@@ -32,6 +33,16 @@ func (f *Figures) Add(e *Evidence) {
 		f.Attempts += len(l.deliveries)
 		f.Redelivered += l.lostAttempts()
 		f.MadeWay += l.madeWay
+		for _, a := range l.approvals {
+			for _, state := range a.states {
+				switch state {
+				case pb.ApprovalState_APPROVAL_STATE_ALLOWED:
+					f.Allowed++
+				case pb.ApprovalState_APPROVAL_STATE_DENIED:
+					f.Denied++
+				}
+			}
+		}
 		for _, r := range l.results {
 			switch {
 			case r.GetResult().GetReason() == pb.Reason_REASON_POISONED:
@@ -68,10 +79,10 @@ func (f *Figures) Add(e *Evidence) {
 func (f Figures) String() string {
 	return fmt.Sprintf("%d sessions, %d tasks, %d runs (%d cancelled, %d poisoned), %d events\n"+
 		"%d attempts, %d of them lost and delivered again, %d told that they are over; %d reattachments; %d made way for others\n"+
-		"%d model calls, %d of them repeated; %d effects\n"+
+		"%d model calls, %d of them repeated; %d effects; %d approvals given, %d refused\n"+
 		"%d acknowledgements and %d watched events held against the database",
 		f.Sessions, f.Tasks, f.Runs, f.Cancelled, f.Poisoned, f.Events,
-		f.Attempts, f.Redelivered, f.Refused, f.Reattached, f.MadeWay, f.Asked, f.Repeated, f.Effects, f.Acknowledged, f.Watched)
+		f.Attempts, f.Redelivered, f.Refused, f.Reattached, f.MadeWay, f.Asked, f.Repeated, f.Effects, f.Allowed, f.Denied, f.Acknowledged, f.Watched)
 }
 
 // Redeliveries returns how long runs waited for the next offer after the process of their

@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"math"
+	"slices"
 
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 )
@@ -22,6 +23,7 @@ type taskHistory struct {
 	lastOrdinal  int32               // ordinal of the last message
 	opened       []callRef           // in log order
 	closed       map[callRef][]*pb.Event
+	approvals    []*approval
 	backgrounded map[int32]bool // runs that a client moved to the background
 	queued       int            // user messages that waited for a boundary
 	news         map[childRun][]*pb.Event
@@ -44,6 +46,13 @@ type childRun struct {
 }
 
 func childOf(c *pb.ChildRun) childRun { return childRun{c.GetTaskId(), c.GetRun()} }
+
+// approval is what the log says about a call that asks.
+type approval struct {
+	id     string
+	call   callRef
+	states []pb.ApprovalState // that it has got
+}
 
 // delivery is one attempt of a run, between two events of the log.
 type delivery struct {
@@ -97,6 +106,13 @@ func (l *taskHistory) add(e *pb.Event) {
 	case *pb.Event_CallClosed:
 		r := callRefOf(k.CallClosed.GetCall())
 		l.closed[r] = append(l.closed[r], e)
+	case *pb.Event_ApprovalRequested:
+		asked := k.ApprovalRequested
+		l.approvals = append(l.approvals, &approval{id: asked.GetApprovalId(), call: callRefOf(asked.GetCall())})
+	case *pb.Event_ApprovalDecided:
+		l.decide(k.ApprovalDecided.GetApprovalId(), k.ApprovalDecided.GetState())
+	case *pb.Event_ApprovalExpired:
+		l.decide(k.ApprovalExpired.GetApprovalId(), pb.ApprovalState_APPROVAL_STATE_EXPIRED)
 	case *pb.Event_Backgrounded:
 		l.backgrounded[e.GetRun()] = true
 	case *pb.Event_Parked:
@@ -134,6 +150,32 @@ func (l *taskHistory) message(e *pb.Event, m *pb.MessageAppended) {
 	if m.GetNews() != nil {
 		l.news[childOf(m.GetNews())] = append(l.news[childOf(m.GetNews())], e)
 	}
+}
+
+func (l *taskHistory) decide(id string, state pb.ApprovalState) {
+	a := l.approval(id)
+	if a == nil {
+		a = &approval{id: id} // of no call: it was never asked for
+		l.approvals = append(l.approvals, a)
+	}
+	a.states = append(a.states, state)
+}
+
+// approval returns an approval of the task, or nil.
+func (l *taskHistory) approval(id string) *approval {
+	for _, a := range l.approvals {
+		if a.id == id {
+			return a
+		}
+	}
+	return nil
+}
+
+// wasRefused reports whether a call of the task was not allowed.
+func (l *taskHistory) wasRefused() bool {
+	return slices.ContainsFunc(l.approvals, func(a *approval) bool {
+		return !slices.Equal(a.states, []pb.ApprovalState{pb.ApprovalState_APPROVAL_STATE_ALLOWED})
+	})
 }
 
 // endDelivery ends the current delivery with an event.

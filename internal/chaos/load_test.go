@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,7 +21,7 @@ import (
 // shapes are the first messages of sessions, which say what their trees look
 // like; see testdata/scenario.yaml.
 func shapes() []string {
-	return []string{"wide", "deep", "chain 4", "background", "waiting", "failing", "noting", "crowded", "scarce"}
+	return []string{"wide", "deep", "chain 4", "background", "waiting", "failing", "noting", "asking", "crowded", "scarce"}
 }
 
 // budgets are those of sessions, by shape. That of a scarce tree is enough for all of it, and
@@ -34,6 +33,14 @@ func budgets(shape string) *pb.Budget {
 	return nil
 }
 
+// permissions are those of sessions, by shape: each note of an asking tree needs an approval.
+func permissions(shape string) *pb.Permissions {
+	if shape == "asking" {
+		return &pb.Permissions{Ask: []string{"mcp__witness__note"}}
+	}
+	return nil
+}
+
 // What clients do to a tree that makes it harder; each is counted like a fault.
 const (
 	callRepeated  = "client call repeated with its key"
@@ -41,6 +48,7 @@ const (
 	treeCancelled = "cancel in the middle of a tree"
 	taskCancelled = "cancel racing completion"
 	taskBacked    = "task put into the background"
+	interrupted   = "message that interrupts"
 )
 
 // counts counts by name.
@@ -60,16 +68,17 @@ func (c *counts) add(name string) {
 // crowd is the clients of an installation. What they are acknowledged they
 // record; what surprises them they keep.
 type crowd struct {
-	sessions pb.SessionServiceClient
-	tasks    pb.TaskServiceClient
-	log      *chaos.Log
-	name     string // keys begin with it
-	counts   *counts
-	calm     bool // look only: nothing is repeated or cut
-	mischief func(*tree, string) []act
-	events   atomic.Int64  // seen
-	milepost chan struct{} // holds one: so many more events were seen
-	number   atomic.Int64
+	sessions  pb.SessionServiceClient
+	tasks     pb.TaskServiceClient
+	approvals pb.ApprovalServiceClient
+	log       *chaos.Log
+	name      string // keys begin with it
+	counts    *counts
+	calm      bool // look only: nothing is repeated or cut
+	mischief  func(*tree, string) []act
+	events    atomic.Int64  // seen
+	milepost  chan struct{} // holds one: so many more events were seen
+	number    atomic.Int64
 
 	mu         sync.Mutex
 	opened     map[string]string // session → shape
@@ -81,7 +90,8 @@ type crowd struct {
 func newCrowd(conn grpc.ClientConnInterface, log *chaos.Log, name string, c *counts) *crowd {
 	return &crowd{
 		sessions: pb.NewSessionServiceClient(conn), tasks: pb.NewTaskServiceClient(conn),
-		log: log, name: name, counts: c, mischief: byChance, milepost: make(chan struct{}, 1), opened: map[string]string{},
+		approvals: pb.NewApprovalServiceClient(conn),
+		log:       log, name: name, counts: c, mischief: byChance, milepost: make(chan struct{}, 1), opened: map[string]string{},
 		moved: make(chan struct{}),
 	}
 }
@@ -98,13 +108,8 @@ type tree struct {
 	seen    int64
 	plan    []act
 	live    []string // tasks that have started
+	asks    []string // approvals to be decided
 	several bool     // the last watch was given several events in a step, each other one is
-}
-
-// act is something that a client does once it has seen so many events.
-type act struct {
-	at int64
-	do func(*tree, context.Context) error
 }
 
 // grow opens a session of a shape and stays with it until it is idle and nothing
@@ -130,31 +135,6 @@ func (c *crowd) grow(ctx context.Context, rng *rand.Rand, shape string) error {
 			return err
 		}
 	}
-}
-
-// byChance chooses what a client will do to a tree, and when.
-func byChance(t *tree, _ string) []act {
-	var plan []act
-	for _, m := range []struct {
-		odds float64
-		do   func(*tree, context.Context) error
-	}{
-		{0.08, (*tree).cancelRoot}, {0.10, (*tree).cancelTask}, {0.15, (*tree).launch}, {0.15, (*tree).say},
-		{0.10, (*tree).background},
-	} {
-		if t.rng.Float64() < m.odds {
-			plan = append(plan, act{3 + t.rng.Int64N(40), m.do})
-		}
-	}
-	slices.SortFunc(plan, func(a, b act) int { return int(a.at - b.at) })
-	return plan
-}
-
-// act does what comes next.
-func (t *tree) act(ctx context.Context) error {
-	next := t.plan[0]
-	t.plan = t.plan[1:]
-	return next.do(t, ctx)
 }
 
 // call makes a call until it is answered. Each answer but success and what a
@@ -210,7 +190,7 @@ func (t *tree) once(ctx context.Context, what string, do func(context.Context) e
 }
 
 func (t *tree) open(ctx context.Context, shape string) error {
-	req := &pb.CreateSessionRequest{Message: &pb.UserMessage{Text: shape}, IdempotencyKey: t.key("open"), Budget: budgets(shape)}
+	req := &pb.CreateSessionRequest{Message: &pb.UserMessage{Text: shape}, IdempotencyKey: t.key("open"), Budget: budgets(shape), Permissions: permissions(shape)}
 	return t.once(ctx, "CreateSession", func(ctx context.Context) error {
 		resp, err := t.sessions.CreateSession(ctx, req, grpc.WaitForReady(true))
 		if err != nil {
@@ -221,87 +201,6 @@ func (t *tree) open(ctx context.Context, shape string) error {
 		t.opened[t.session] = shape
 		t.mu.Unlock()
 		return t.log.Add(chaos.Record{Kind: chaos.Created, Session: t.session, Key: req.GetIdempotencyKey()})
-	})
-}
-
-func (t *tree) launch(ctx context.Context) error {
-	req := &pb.SpawnTaskRequest{
-		SessionId: t.session, Agent: "explore", Prompt: "leaf of a client", NotifyParent: t.rng.IntN(2) == 0,
-	}
-	req.IdempotencyKey = t.key("task")
-	req.Description = req.GetIdempotencyKey()
-	return t.once(ctx, "SpawnTask", func(ctx context.Context) error {
-		resp, err := t.tasks.SpawnTask(ctx, req, grpc.WaitForReady(true))
-		if status.Code(err) == codes.FailedPrecondition {
-			return nil // the root has as many children as it may
-		}
-		if err != nil {
-			return err
-		}
-		return t.log.Add(chaos.Record{
-			Kind: chaos.Launched, Session: t.session, Task: resp.GetTask().GetId(), Key: req.GetIdempotencyKey(),
-			Notify: req.GetNotifyParent(),
-		})
-	})
-}
-
-func (t *tree) say(ctx context.Context) error {
-	text := t.key("hello")
-	req := &pb.SendMessageRequest{SessionId: t.session, Message: &pb.UserMessage{Text: text}, IdempotencyKey: text}
-	return t.once(ctx, "SendMessage", func(ctx context.Context) error {
-		resp, err := t.sessions.SendMessage(ctx, req, grpc.WaitForReady(true))
-		if err != nil {
-			return err
-		}
-		return t.log.Add(chaos.Record{Kind: chaos.MessageSent, Session: t.session, Task: resp.GetTask().GetId(), Key: text})
-	})
-}
-
-func (t *tree) cancelRoot(ctx context.Context) error {
-	t.counts.add(treeCancelled)
-	return t.cancel(ctx, t.root)
-}
-
-// cancelTask cancels the task that started last, which may be about to end.
-func (t *tree) cancelTask(ctx context.Context) error {
-	if len(t.live) == 0 {
-		return nil
-	}
-	t.counts.add(taskCancelled)
-	return t.cancel(ctx, t.live[len(t.live)-1])
-}
-
-// background puts the task that started last into the background, unless it has
-// ended.
-func (t *tree) background(ctx context.Context) error {
-	if len(t.live) == 0 {
-		return nil
-	}
-	last := t.live[len(t.live)-1]
-	if last == t.root {
-		return nil
-	}
-	req := &pb.BackgroundTaskRequest{SessionId: t.session, TaskId: last}
-	return t.call(ctx, "BackgroundTask", func(ctx context.Context) error {
-		_, err := t.tasks.BackgroundTask(ctx, req, grpc.WaitForReady(true))
-		if status.Code(err) == codes.FailedPrecondition {
-			return nil
-		}
-		if err == nil {
-			t.counts.add(taskBacked)
-		}
-		return err
-	})
-}
-
-func (t *tree) cancel(ctx context.Context, task string) error {
-	return t.call(ctx, "CancelTask", func(ctx context.Context) error {
-		began := time.Now()
-		_, err := t.tasks.CancelTask(ctx, &pb.CancelTaskRequest{SessionId: t.session, TaskId: task}, grpc.WaitForReady(true))
-		if err != nil {
-			return err
-		}
-		return t.log.Add(chaos.Record{Kind: chaos.Cancelled, Session: t.session, Task: task, Began: began, After: t.seen})
 	})
 }
 
@@ -321,16 +220,14 @@ func (t *tree) watch(ctx context.Context) (idle bool, err error) {
 		if resp, err = stream.Recv(); err != nil {
 			break
 		}
-		if resp.GetIdle() != nil {
-			return true, nil
+		if idle := resp.GetIdle(); idle != nil {
+			return idle.GetCause() == pb.IdleCause_IDLE_CAUSE_DONE, nil // otherwise it has waited for approvals that are given by now
 		}
 		for _, e := range append([]*pb.Event{resp.GetEvent()}, resp.GetMore()...) {
 			t.see(e)
 			seen.Digests = append(seen.Digests, chaos.DigestOf(e))
-			if len(t.plan) > 0 && t.plan[0].at <= t.seen {
-				if err := t.act(ctx); err != nil {
-					return false, err
-				}
+			if err := t.react(ctx); err != nil {
+				return false, err
 			}
 			if cut--; cut == 0 {
 				t.counts.add(watcherCut)
@@ -370,6 +267,9 @@ func (t *tree) see(e *pb.Event) {
 	}
 	if e.GetStarted() != nil {
 		t.live = append(t.live, e.GetTaskId())
+	}
+	if asked := e.GetApprovalRequested(); asked != nil {
+		t.asks = append(t.asks, asked.GetApprovalId())
 	}
 	if e.GetDispatched() != nil {
 		t.moves(e.GetTime().AsTime())

@@ -56,7 +56,7 @@ func trajectoryOf(e *Evidence, p *sessionHistory) *Trajectory {
 		transcript := e.Transcripts[l.id]
 		c.Tasks[l.path] = TaskTrajectory{
 			State: l.state, Transcript: normalised(transcript),
-			Deterministic: l.queued == 0 && len(l.started) == 1 && !p.hasBackgrounded(l) && !slices.ContainsFunc(transcript, isNondeterministic),
+			Deterministic: l.queued == 0 && len(l.started) == 1 && !l.wasRefused() && !p.hasBackgrounded(l) && !slices.ContainsFunc(transcript, isNondeterministic),
 		}
 	}
 	return c

@@ -93,8 +93,9 @@ func (m *witnessedModel) Generate(ctx context.Context, req *model.Request, emit 
 	return answer, nil
 }
 
-// noteName is the name of the tool of [Witness.Tools].
-const noteName = "note"
+// noteName is the name of the tool of [Witness.Tools]. Rules of permissions may name it, because
+// it is that of an MCP server's tool.
+const noteName = "mcp__witness__note"
 
 // noteInput is the input of a call of note: the identity of the call.
 type noteInput struct {

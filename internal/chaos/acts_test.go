@@ -1,0 +1,170 @@
+package chaos_test
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/coppice-run/coppice/internal/chaos"
+	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+)
+
+// act is something that a client does once it has seen so many events.
+type act struct {
+	at int64
+	do func(*tree, context.Context) error
+}
+
+// byChance chooses what a client will do to a tree, and when.
+func byChance(t *tree, _ string) []act {
+	var plan []act
+	for _, m := range []struct {
+		odds float64
+		do   func(*tree, context.Context) error
+	}{
+		{0.08, (*tree).cancelRoot}, {0.10, (*tree).cancelTask}, {0.15, (*tree).launch}, {0.15, (*tree).say},
+		{0.10, (*tree).background}, {0.10, (*tree).interrupt},
+	} {
+		if t.rng.Float64() < m.odds {
+			plan = append(plan, act{3 + t.rng.Int64N(40), m.do})
+		}
+	}
+	slices.SortFunc(plan, func(a, b act) int { return int(a.at - b.at) })
+	return plan
+}
+
+// react decides what was asked, and does what is due.
+func (t *tree) react(ctx context.Context) error {
+	for _, id := range t.asks {
+		if err := t.decide(ctx, id); err != nil {
+			return err
+		}
+	}
+	t.asks = nil
+	if len(t.plan) > 0 && t.plan[0].at <= t.seen {
+		return t.act(ctx)
+	}
+	return nil
+}
+
+// act does what comes next.
+func (t *tree) act(ctx context.Context) error {
+	next := t.plan[0]
+	t.plan = t.plan[1:]
+	return next.do(t, ctx)
+}
+
+func (t *tree) launch(ctx context.Context) error {
+	req := &pb.SpawnTaskRequest{
+		SessionId: t.session, Agent: "explore", Prompt: "leaf of a client", NotifyParent: t.rng.IntN(2) == 0,
+	}
+	req.IdempotencyKey = t.key("task")
+	req.Description = req.GetIdempotencyKey()
+	return t.once(ctx, "SpawnTask", func(ctx context.Context) error {
+		resp, err := t.tasks.SpawnTask(ctx, req, grpc.WaitForReady(true))
+		if status.Code(err) == codes.FailedPrecondition {
+			return nil // the root has as many children as it may
+		}
+		if err != nil {
+			return err
+		}
+		return t.log.Add(chaos.Record{
+			Kind: chaos.Launched, Session: t.session, Task: resp.GetTask().GetId(), Key: req.GetIdempotencyKey(),
+			Notify: req.GetNotifyParent(),
+		})
+	})
+}
+
+func (t *tree) say(ctx context.Context) error { return t.send(ctx, pb.Delivery_DELIVERY_NEXT_BOUNDARY) }
+
+func (t *tree) interrupt(ctx context.Context) error {
+	t.counts.add(interrupted)
+	return t.send(ctx, pb.Delivery_DELIVERY_INTERRUPT)
+}
+
+func (t *tree) send(ctx context.Context, delivery pb.Delivery) error {
+	text := t.key("hello")
+	req := &pb.SendMessageRequest{SessionId: t.session, Message: &pb.UserMessage{Text: text}, IdempotencyKey: text, Delivery: delivery}
+	return t.once(ctx, "SendMessage", func(ctx context.Context) error {
+		resp, err := t.sessions.SendMessage(ctx, req, grpc.WaitForReady(true))
+		if err != nil {
+			return err
+		}
+		return t.log.Add(chaos.Record{Kind: chaos.MessageSent, Session: t.session, Task: resp.GetTask().GetId(), Key: text})
+	})
+}
+
+func (t *tree) cancelRoot(ctx context.Context) error {
+	t.counts.add(treeCancelled)
+	return t.cancel(ctx, t.root)
+}
+
+// cancelTask cancels the task that started last, which may be about to end.
+func (t *tree) cancelTask(ctx context.Context) error {
+	if len(t.live) == 0 {
+		return nil
+	}
+	t.counts.add(taskCancelled)
+	return t.cancel(ctx, t.live[len(t.live)-1])
+}
+
+// background puts the task that started last into the background, unless it has
+// ended.
+func (t *tree) background(ctx context.Context) error {
+	if len(t.live) == 0 {
+		return nil
+	}
+	last := t.live[len(t.live)-1]
+	if last == t.root {
+		return nil
+	}
+	req := &pb.BackgroundTaskRequest{SessionId: t.session, TaskId: last}
+	return t.call(ctx, "BackgroundTask", func(ctx context.Context) error {
+		_, err := t.tasks.BackgroundTask(ctx, req, grpc.WaitForReady(true))
+		if status.Code(err) == codes.FailedPrecondition {
+			return nil
+		}
+		if err == nil {
+			t.counts.add(taskBacked)
+		}
+		return err
+	})
+}
+
+func (t *tree) cancel(ctx context.Context, task string) error {
+	return t.call(ctx, "CancelTask", func(ctx context.Context) error {
+		began := time.Now()
+		_, err := t.tasks.CancelTask(ctx, &pb.CancelTaskRequest{SessionId: t.session, TaskId: task}, grpc.WaitForReady(true))
+		if err != nil {
+			return err
+		}
+		return t.log.Add(chaos.Record{Kind: chaos.Cancelled, Session: t.session, Task: task, Began: began, After: t.seen})
+	})
+}
+
+// decide decides an approval: a calm client allows, another one refuses now and then, or allows
+// all that is alike. The tree may have been cancelled, or an approval like it have been given.
+func (t *tree) decide(ctx context.Context, id string) error {
+	req := &pb.DecideApprovalRequest{SessionId: t.session, ApprovalId: id, Decision: pb.Decision_DECISION_ALLOW}
+	switch {
+	case t.calm:
+	case t.rng.IntN(8) == 0:
+		req.Scope = pb.ApprovalScope_APPROVAL_SCOPE_SESSION
+	case t.rng.IntN(4) == 0:
+		req.Decision = pb.Decision_DECISION_DENY
+	}
+	return t.once(ctx, "DecideApproval", func(ctx context.Context) error {
+		resp, err := t.approvals.DecideApproval(ctx, req, grpc.WaitForReady(true))
+		if status.Code(err) == codes.FailedPrecondition {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		return t.log.Add(chaos.Record{Kind: chaos.Decided, Session: t.session, Key: id, State: resp.GetApproval().GetState().String()})
+	})
+}

@@ -1,0 +1,39 @@
+package chaos
+
+import (
+	"slices"
+
+	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+)
+
+// checkApprovals: a call that asks is decided once, as a client was told, and has no effect
+// unless it was allowed.
+func (c *checker) checkApprovals() {
+	decided := map[string]string{}
+	for _, r := range c.recordsOf(Decided) {
+		decided[r.Key] = r.State
+	}
+	for _, l := range c.hist.order {
+		for _, a := range l.approvals {
+			told, acknowledged := decided[a.id]
+			delete(decided, a.id)
+			c.require(a.call != callRef{}, AskedFirst, l.id, "approval %s was decided and never asked for", a.id)
+			c.require(len(a.states) <= 1, AskedFirst, l.id, "approval %s was decided %d times", a.id, len(a.states))
+			c.require(len(a.states) == 1 || !terminal(l.state), Terminal, l.id, "approval %s is open, and the run has ended", a.id)
+			stored := len(a.states) > 0 && a.states[0].String() == told
+			c.require(stored || !acknowledged, Acknowledged, l.id, "approval %s was acknowledged as %s, the log has %v", a.id, told, a.states)
+			allowed := slices.Contains(a.states, pb.ApprovalState_APPROVAL_STATE_ALLOWED)
+			c.require(allowed || !c.hadEffect(l, a.call), AskedFirst, l.id, "call %d.%d had its effect, and was not allowed", a.call.message, a.call.block)
+		}
+	}
+	for id, state := range decided {
+		c.require(false, Acknowledged, "", "approval %s was acknowledged as %s, and is not in the log", id, state)
+	}
+}
+
+// hadEffect reports whether a call of the task had its effect.
+func (c *checker) hadEffect(l *taskHistory, call callRef) bool {
+	return slices.ContainsFunc(c.recordsOf(Effect), func(r Record) bool {
+		return r.Task == l.id && callRef{r.Ordinal + 1, r.Block} == call
+	})
+}
