@@ -17,7 +17,7 @@ func (w *Worker) addHooks(run *loop.Run, a *assignment, definition []hook.Spec) 
 	task := a.GetTask()
 	bound := w.Hooks.For(hook.Subject{
 		Session: task.GetSessionId(), Task: task.GetId(), Parent: task.GetParentId(), Run: int(task.GetRun()),
-		Agent: task.GetAgent(), Prompt: promptOf(run.Transcript, int(task.GetRun())), Dir: run.Workspace.Dir(),
+		Agent: task.GetAgent(), Prompt: promptOf(run.Transcript, task), Dir: run.Workspace.Dir(),
 		Open: run.Workspace.OpenDir,
 	}, definition)
 	if bound == nil {
@@ -26,10 +26,12 @@ func (w *Worker) addHooks(run *loop.Run, a *assignment, definition []hook.Spec) 
 	run.Hooks, run.StartHooksDue, run.HookContinuations = bound, state.GetStart(), int(state.GetWentOn())
 }
 
-// promptOf returns the first user message of a run.
-func promptOf(transcript []tree.Message, run int) string {
+// promptOf returns the first user message of a task's run. A fork sees its parent's messages as well,
+// whose runs have numbers of their own.
+func promptOf(transcript []tree.Message, task *pb.Task) string {
 	for _, m := range transcript {
-		if m.Run == run && m.Role == tree.RoleUser && m.News == (tree.ChildRun{}) {
+		inherited := m.Ordinal <= int(task.GetBase().GetOrdinal())
+		if m.Run == int(task.GetRun()) && !inherited && m.Role == tree.RoleUser && m.News == (tree.ChildRun{}) {
 			return m.Text()
 		}
 	}
