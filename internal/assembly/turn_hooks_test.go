@@ -55,6 +55,11 @@ steps:
   - when: {prompt: hang}
     delay: 1h
     text: late
+  - when: {last: sum up the conversation}
+    text: summary
+  - when: {turn: 1, prompt: ^go on}
+    calls: [{tool: ls, input: {path: .}}]
+    usage: {input: 170000}
   - when: {turn: 1}
     text: draft
   - text: 'final after: {{.User}}'
@@ -347,6 +352,37 @@ hooks:
 		want := map[string]string{"turns": "", "looks": filepath.Join(d.workspaces, session) + ".moved"}
 		if !maps.Equal(said, want) {
 			t.Errorf("hooks said %q, want %q", said, want)
+		}
+	})
+}
+
+// TestHooksReadAPromptThatWasSummedUp kills all processes while a hook on a stop runs, after the
+// conversation was summed up.
+func TestHooksReadAPromptThatWasSummedUp(t *testing.T) {
+	t.Parallel()
+	onHooked(t, `
+hooks:
+  - name: gate
+    event: SubagentStop
+    command: [sh, -c, "grep -v Write >> inputs || exit 0; echo > stops; while [ ! -e may-stop ]; do sleep 0.05; done"]
+`, func(t *testing.T, h *hooked) {
+		c := h.client()
+		session := c.create("hi").GetId()
+		c.idle(session)
+		scribe := c.spawn(&pb.SpawnTaskRequest{SessionId: session, Agent: "scribe", Prompt: longTask}).GetId()
+		h.stops.Next()
+		c = h.killAll()
+		h.stops.Next()
+		h.write("may-stop", "")
+		if got := c.wait(session, scribe); got.GetCompactedOrdinal() == 0 || got.GetState() != pb.TaskState_TASK_STATE_COMPLETED {
+			t.Errorf("the scribe ended %v", got)
+		}
+		inputs, err := os.ReadFile(h.in("inputs"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Count(string(inputs), `"prompt":"`+longTask+`"`); got != 2 {
+			t.Errorf("%d of 2 hooks read the prompt: %.2000s", got, inputs)
 		}
 	})
 }

@@ -155,6 +155,11 @@ func (l *slot) buildAssignment(
 	if t.Depth > 0 {
 		a.Hooks = &pb.HookState{Start: !t.StartHooked && t.Iterations == 0, WentOn: int32(t.StopHooked)}
 	}
+	if t.Depth > 0 && t.Compacted > 0 {
+		if a.Hooks.Prompt, err = l.svc.Store.Prompt(ctx, t.Session, tree.ChildRun{Task: t.ID, Run: t.Run}); err != nil {
+			return nil, err
+		}
+	}
 	for _, c := range seen.Open {
 		a.OpenCalls = append(a.OpenCalls, &pb.OpenCall{Block: int32(c.Ref.Block), State: pb.CallState(c.State)})
 	}

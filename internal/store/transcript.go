@@ -36,6 +36,17 @@ func (s *Store) Conversation(ctx context.Context, tenant string, session tree.Se
 	return c, nil
 }
 
+// Prompt reads the text of the prompt of a run; empty if it has none.
+func (s *Store) Prompt(ctx context.Context, session tree.SessionID, run tree.ChildRun) (string, error) {
+	r := s.session(session)
+	var found []messageAndBody
+	if err := r.db.load(ctx, r.promptLookup(&found, &run)); err != nil || len(found) == 0 {
+		return "", err
+	}
+	err := found[0].decodeBody()
+	return found[0].Text(), err
+}
+
 // Outcome reads how a run has ended.
 func (s *Store) Outcome(ctx context.Context, session tree.SessionID, run tree.ChildRun) (tree.Outcome, error) {
 	return s.session(session).outcome(ctx, run)

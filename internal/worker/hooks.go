@@ -1,6 +1,8 @@
 package worker
 
 import (
+	"cmp"
+
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 	"github.com/coppice-run/coppice/internal/hook"
 	"github.com/coppice-run/coppice/internal/loop"
@@ -17,7 +19,7 @@ func (w *Worker) addHooks(run *loop.Run, a *assignment, definition []hook.Spec) 
 	task := a.GetTask()
 	bound := w.Hooks.For(hook.Subject{
 		Session: task.GetSessionId(), Task: task.GetId(), Parent: task.GetParentId(), Run: int(task.GetRun()),
-		Agent: task.GetAgent(), Prompt: promptOf(run.Transcript, task), Dir: run.Workspace.Dir(),
+		Agent: task.GetAgent(), Prompt: cmp.Or(state.GetPrompt(), promptOf(run.Transcript, task)), Dir: run.Workspace.Dir(),
 		Open: run.Workspace.OpenDir,
 	}, definition)
 	if bound == nil {

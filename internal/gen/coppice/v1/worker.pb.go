@@ -2066,7 +2066,10 @@ type HookState struct {
 	// made.
 	Start bool `protobuf:"varint,1,opt,name=start,proto3" json:"start,omitempty"`
 	// How many times the hooks on its stop have made it continue.
-	WentOn        int32 `protobuf:"varint,2,opt,name=went_on,json=wentOn,proto3" json:"went_on,omitempty"`
+	WentOn int32 `protobuf:"varint,2,opt,name=went_on,json=wentOn,proto3" json:"went_on,omitempty"`
+	// The prompt of the run, if the transcript begins with a summary that may replace it. Otherwise
+	// empty: the transcript contains it.
+	Prompt        string `protobuf:"bytes,3,opt,name=prompt,proto3" json:"prompt,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2113,6 +2116,13 @@ func (x *HookState) GetWentOn() int32 {
 		return x.WentOn
 	}
 	return 0
+}
+
+func (x *HookState) GetPrompt() string {
+	if x != nil {
+		return x.Prompt
+	}
+	return ""
 }
 
 // StartHooks stores the outcome of the hooks on the start of a sub-agent's run. It is sent once for
@@ -4044,10 +4054,11 @@ const file_coppice_v1_worker_proto_rawDesc = "" +
 	"\rheld_messages\x18\x16 \x01(\x05R\fheldMessages\x12!\n" +
 	"\fbudget_spent\x18\x17 \x01(\tR\vbudgetSpent\x12\x1d\n" +
 	"\n" +
-	"takes_left\x18\x18 \x01(\bR\ttakesLeft\":\n" +
+	"takes_left\x18\x18 \x01(\bR\ttakesLeft\"R\n" +
 	"\tHookState\x12\x14\n" +
 	"\x05start\x18\x01 \x01(\bR\x05start\x12\x17\n" +
-	"\awent_on\x18\x02 \x01(\x05R\x06wentOn\"6\n" +
+	"\awent_on\x18\x02 \x01(\x05R\x06wentOn\x12\x16\n" +
+	"\x06prompt\x18\x03 \x01(\tR\x06prompt\"6\n" +
 	"\n" +
 	"StartHooks\x12(\n" +
 	"\x03ran\x18\x01 \x03(\v2\x16.coppice.v1.HookReportR\x03ran\"v\n" +
