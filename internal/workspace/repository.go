@@ -149,9 +149,27 @@ func (r *repository) lockFile(name string) (*os.File, error) {
 	return file, nil
 }
 
-// read returns the start of a small file, without surrounding white space. It never blocks,
-// whatever an agent has put there.
+// read returns the start of a small file, without surrounding white space.
 func (r *repository) read(name string) (string, error) {
+	text, err := r.readStart(name, 4<<10) //nolint:mnd // more than a name of git has
+	return strings.TrimSpace(text), err
+}
+
+// maxExclude bounds the file in which a repository names what git ignores in it, in bytes.
+const maxExclude = 1 << 20
+
+// exclude returns what git ignores in the repository besides what its files say. A file that is too
+// long counts as none, because a cut line could name more.
+func (r *repository) exclude() (string, error) {
+	text, err := r.readStart(gitDir+"/info/exclude", maxExclude+1)
+	if errors.Is(err, fs.ErrNotExist) || len(text) > maxExclude {
+		return "", nil
+	}
+	return text, err
+}
+
+// readStart returns the start of a file. It never blocks, whatever an agent has put there.
+func (r *repository) readStart(name string, limit int64) (string, error) {
 	file, err := r.root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return "", fmt.Errorf("reading %s: %w", name, err)
@@ -163,11 +181,11 @@ func (r *repository) read(name string) (string, error) {
 	if err != nil {
 		return "", errors.Join(fmt.Errorf("reading %s: %w", name, err), file.Close())
 	}
-	text, err := io.ReadAll(io.LimitReader(file, 4<<10))
+	text, err := io.ReadAll(io.LimitReader(file, limit))
 	if err = errors.Join(err, file.Close()); err != nil {
 		return "", fmt.Errorf("reading %s: %w", name, err)
 	}
-	return strings.TrimSpace(string(text)), nil
+	return string(text), nil
 }
 
 // remove removes a path recursively. A missing path is not an error.
@@ -238,8 +256,8 @@ func (r *repository) runIsolatedTo(ctx context.Context, out io.Writer, w worktre
 	})
 }
 
-// makeGitDir creates a git directory that is at a commit and contains nothing else. The owner
-// of the worktree owns it, because git may run as that user.
+// makeGitDir creates a git directory that is at a commit, ignores what the repository ignores, and
+// contains nothing else. The owner of the worktree owns it, because git may run as that user.
 func (r *repository) makeGitDir(w worktree, commit, format string) (dir string, err error) {
 	made, err := os.MkdirTemp("", "coppice-git-")
 	if err != nil {
@@ -262,10 +280,14 @@ func (r *repository) makeGitDir(w worktree, commit, format string) (dir string, 
 	if err == nil {
 		err = tool.ChownLike(dir, like)
 	}
+	var exclude string
+	if err == nil {
+		exclude, err = r.exclude()
+	}
 	for name, text := range map[string]string{
 		"HEAD":         commit + "\n",
 		"config":       "[core]\n\trepositoryformatversion = 1\n\tbare = false\n[extensions]\n\tobjectFormat = " + format + "\n",
-		"info/exclude": "/" + tool.OutputDir + "/\n/" + tool.WorktreesDir + "/\n",
+		"info/exclude": exclude + "\n/" + tool.OutputDir + "/\n/" + tool.WorktreesDir + "/\n",
 		"refs/.keep":   "",
 		"objects/none": "",
 	} {

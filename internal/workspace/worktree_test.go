@@ -113,6 +113,22 @@ func TestUnchangedIsRemoved(t *testing.T) {
 	w.clean()
 }
 
+// TestIgnoredByTheRepositoryIsNoChange ignores a file as people do who do not commit that.
+func TestIgnoredByTheRepositoryIsNoChange(t *testing.T) {
+	t.Parallel()
+	w := plant(t)
+	write(t, filepath.Join(w.dir, ".git/info/exclude"), "*.tmp")
+	place, leave := w.grow("1", newTask())
+	write(t, filepath.Join(place.Dir(), "x.tmp"), "")
+	if got := command(t, place.Dir(), "status", "--porcelain"); got != "" {
+		t.Errorf("git sees %q", got)
+	}
+	if got := w.end(place, leave); got != "" {
+		t.Errorf("kept: %q", got)
+	}
+	w.clean()
+}
+
 func TestChangedIsKept(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
