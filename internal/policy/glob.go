@@ -156,7 +156,8 @@ func (w *matchState) advance(text string) {
 			switch {
 			case !w.current[i]:
 			case p.kind == doubleStar || p.kind == star && !(w.path && r == '/'):
-				w.mark(w.next, i, w.path)
+				w.next[i] = true
+				w.mark(w.next, i+1, w.path) // unlike **/ at its beginning, one that has matched something needs its slash
 				w.alive = true
 			case p.matchesRune(r, w.path):
 				w.mark(w.next, i+1, w.path)
