@@ -203,6 +203,12 @@ func (g glob) mark(at []bool, i int, path bool) {
 	}
 }
 
+// matchesPaths reports whether the pattern may match a clean path below the workspace.
+func (g glob) matchesPaths() bool {
+	dot := len(g) > 1 && g[0].kind == literal && g[0].literal == '.' && g[1].isSlash()
+	return !dot && !g[len(g)-1].isSlash()
+}
+
 func (p part) isSlash() bool { return p.kind == literal && p.literal == '/' }
 
 // matchesRune reports whether the element matches this one character.

@@ -57,6 +57,9 @@ func knownTools() []string {
 // withoutArgument is the tool whose calls have no argument.
 const withoutArgument = "find_tools"
 
+// pathTools returns the known tools whose calls have a path as their argument.
+func pathTools() []string { return []string{"ls", "glob", "grep", "read", "write", "edit"} }
+
 // nextRules finds, in what should be a glob, the end of a rule and the tool of the next.
 var nextRules = regexp.MustCompile(`\)\s*[,;]\s*([A-Za-z0-9_]+)\(`)
 
@@ -119,18 +122,26 @@ func (r Rule) namesATool(name string) bool {
 }
 
 // Check returns an error if the rule can match no call, because it has a glob for the argument of a
-// tool that has none. Only new rules are checked: stored ones may be such rules, and do no harm.
+// tool that has none, or one that no clean path matches. Only new rules are checked: stored ones may be
+// such rules, and do no harm.
 func (r Rule) Check() error {
 	name, _, _ := strings.Cut(r.text, "(")
 	if !r.hasArgument || r.argument.match("", false) || EntriesOverlap(name, MCPPrefix+"*") {
 		return nil
 	}
+	var why string
 	for _, tool := range knownTools() {
-		if tool != withoutArgument && r.tool.match(tool, false) {
+		switch {
+		case !r.tool.match(tool, false):
+		case tool == withoutArgument:
+			why = "a call of " + withoutArgument + " has no argument; use the name of the tool alone"
+		case slices.Contains(pathTools(), tool) && !r.argument.matchesPaths():
+			why = "the path of a call has no ./ at its beginning and no / at its end"
+		default:
 			return nil
 		}
 	}
-	return fmt.Errorf("the rule %.100q matches nothing: a call of %s has no argument; use the name of the tool alone", r.text, withoutArgument)
+	return fmt.Errorf("the rule %.100q matches nothing: %s", r.text, why)
 }
 
 // NewRules parses and checks a list of rules that someone has just written.
