@@ -24,10 +24,13 @@ var (
 	}
 )
 
+// gitSetting begins the names of variables whose values are names of git's settings.
+const gitSetting = "GIT_CONFIG_KEY_"
+
 // namesSecret reports whether a name indicates that its value is a secret.
 func namesSecret(name string) bool {
 	words := wordsOf(name)
-	if len(words) == 0 || slices.Contains(harmlessWords, words[len(words)-1]) {
+	if len(words) == 0 || slices.Contains(harmlessWords, words[len(words)-1]) || strings.HasPrefix(name, gitSetting) {
 		return false
 	}
 	if len(words) > 1 && words[len(words)-1] == "PWD" { // on its own, PWD is the shell's directory

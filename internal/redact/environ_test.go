@@ -36,6 +36,7 @@ func TestFromEnviron(t *testing.T) {
 		"PROXY=http://h/a@b":                           nil,
 		"PROXY=http://h?token=t&x=y":                   {{Name: "PROXY", Value: "t"}},
 		"OAUTH_TOKEN_URL=https://h/token":              nil,
+		"GIT_CONFIG_KEY_0=safe.directory":              nil,
 		"SENTRY_DSN=https://public@h/1":                {{Name: "SENTRY_DSN", Value: "public"}, {Name: "SENTRY_DSN", Value: "https://public@h/1"}},
 		"SLACK_WEBHOOK=https://h/T1/B2":                {{Name: "SLACK_WEBHOOK", Value: "https://h/T1/B2"}},
 		"SLACK_WEBHOOK_URL=https://h/T1/B2":            {{Name: "SLACK_WEBHOOK_URL", Value: "https://h/T1/B2"}},
