@@ -71,7 +71,7 @@ type Caller struct {
 // New checks the configuration and applies its defaults.
 func New(c Config) (*Caller, error) {
 	for _, glob := range c.Hosts {
-		if _, err := path.Match(glob, ""); err != nil || glob == "" || strings.ContainsAny(glob, "/:") && net.ParseIP(glob) == nil {
+		if _, err := path.Match(glob, ""); err != nil || glob == "" || strings.ContainsAny(glob, "/: ") && net.ParseIP(glob) == nil {
 			return nil, fmt.Errorf("callback hosts: %q is no glob of hosts, such as hooks.example.com or *.example.com", glob)
 		}
 	}

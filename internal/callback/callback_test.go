@@ -136,7 +136,7 @@ func TestForbidden(t *testing.T) {
 	if err := caller(t, Config{Hosts: []string{"LOCALHOST"}}).Call(ctx, "http://localhost.:9/", "k", nil); errors.Is(err, ErrForbidden) {
 		t.Errorf("allowed by its full name: %v", err)
 	}
-	for _, bad := range []Config{{Hosts: []string{"["}}, {Hosts: []string{""}}, {Hosts: []string{"https://x"}}, {MaxTries: -1}, {Timeout: -1}} {
+	for _, bad := range []Config{{Hosts: []string{"["}}, {Hosts: []string{""}}, {Hosts: []string{"https://x"}}, {Hosts: []string{"x", " y"}}, {MaxTries: -1}, {Timeout: -1}} {
 		if _, err := New(bad); err == nil {
 			t.Errorf("%+v was taken", bad)
 		}
