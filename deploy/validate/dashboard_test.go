@@ -126,6 +126,7 @@ func TestQueriesAskForWhatIsMeasured(t *testing.T) {
 			}
 			checkQuery(t, p.Title, expr, nil, metrics, asked)
 			checkInstallation(t, p.Title, expr)
+			checkReplicas(t, p.Title, expr)
 			checkLegend(t, p.Title, q.LegendFormat, expr)
 		}
 	}
@@ -156,6 +157,26 @@ func checkInstallation(t *testing.T, title string, e parser.Expr) {
 		series, ok := n.(*parser.VectorSelector)
 		if ok && !slices.ContainsFunc(series.LabelMatchers, func(m *labels.Matcher) bool { return m.Name == labelNamespace }) {
 			t.Errorf("%s: %s counts installations of all namespaces", title, series)
+		}
+		return nil
+	})
+}
+
+// wholeInstallation are the numbers that each orchestrator reports of its whole installation.
+var wholeInstallation = []string{"coppice_work", "coppice_worker_slots", "coppice_approvals_open"}
+
+// checkReplicas checks that of such a number the largest of an installation counts, and not the
+// largest of all installations.
+func checkReplicas(t *testing.T, title string, e parser.Expr) {
+	t.Helper()
+	parser.Inspect(e, func(n parser.Node, path []parser.Node) error {
+		series, ok := n.(*parser.VectorSelector)
+		if !ok || !slices.Contains(wholeInstallation, series.Name) {
+			return nil
+		}
+		of, ok := path[len(path)-1].(*parser.AggregateExpr)
+		if !ok || of.Op != parser.MAX || !slices.Contains(of.Grouping, labelNamespace) {
+			t.Errorf("%s: %s is not reduced to the largest of each installation", title, series)
 		}
 		return nil
 	})
