@@ -14,15 +14,36 @@ import (
 const delimiters = "%:/?#[]@!$&'()*+,;="
 
 // matchesURL reports whether the pattern matches a normalised URL. Escaped and unescaped
-// characters are equal, except for delimiters.
+// characters are equal, except for delimiters. What precedes the path in the pattern matches only
+// what precedes it in the URL, so that a * for a part of the host does not match a path.
 func (g glob) matchesURL(address string) bool {
-	return g.unescaped(delimiters).matchAnyHost(address, delimiters)
+	g = g.unescaped(delimiters)
+	end := g.hostEnd()
+	if end < 0 {
+		return g.matchAnyHost(address, delimiters)
+	}
+	scheme, rest, _ := strings.Cut(address, "://")
+	host, path, _ := strings.Cut(rest, "/")
+	return g[:end].matchAnyHost(scheme+"://"+host, delimiters) && g[end:].match(unescape("/"+path, delimiters), false)
+}
+
+// hostEnd returns where the path begins in a pattern for URLs; -1 if the pattern does not tell.
+func (g glob) hostEnd() int {
+	n := slices.IndexFunc(g, part.isSlash)
+	if n < 1 || n+1 == len(g) || g[n-1].kind != literal || g[n-1].literal != ':' || !g[n+1].isSlash() {
+		return -1
+	}
+	host := n + len("//")
+	if n = slices.IndexFunc(g[host:], part.isSlash); n < 0 {
+		return -1
+	}
+	return host + n
 }
 
 // mayMatchURL reports whether the pattern matches a normalised URL, or would match it for a server
 // that treats escaped delimiters like unescaped ones.
 func (g glob) mayMatchURL(address string) bool {
-	return g.match(address, false) || g.matchesURL(address) || g.unescaped("").matchAnyHost(address, "")
+	return g.match(address, false) || g.unescaped(delimiters).matchAnyHost(address, delimiters) || g.unescaped("").matchAnyHost(address, "")
 }
 
 // matchAnyHost matches the pattern against a URL without escapes (except of the characters in

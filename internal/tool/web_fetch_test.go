@@ -282,7 +282,7 @@ func TestWebFetchIsJudgedByItsURL(t *testing.T) {
 	t.Parallel()
 	layer := policy.Layer{}
 	var err error
-	layer.Allow, err = policy.ParseRules([]string{"web_fetch(https://go.dev/*)"})
+	layer.Allow, err = policy.ParseRules([]string{"web_fetch(https://go.dev/*)", "web_fetch(https://*.go.dev/*)"})
 	must(t, err)
 	layer.Deny, err = policy.ParseRules([]string{"web_fetch(https://go.dev/private/*)"})
 	must(t, err)
@@ -299,6 +299,11 @@ func TestWebFetchIsJudgedByItsURL(t *testing.T) {
 		"https://go.dev:444/":                      policy.Ask,
 		"https://go.dev@example.com/":              policy.Ask,
 		"https://go.dev.example.com/":              policy.Ask,
+		"https://pkg.go.dev/io":                    policy.Allow,
+		"https://a.pkg.go.dev/":                    policy.Allow,
+		"https://pkg.go.dev:444/":                  policy.Ask,
+		"https://example.com/x.go.dev/":            policy.Ask,
+		"https://example.com/?x.go.dev/":           policy.Ask,
 		"":                                         policy.Ask,
 	} {
 		input, err := json.Marshal(map[string]string{"url": target})
