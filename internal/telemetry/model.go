@@ -94,7 +94,7 @@ func (m *tracedModel) Generate(ctx context.Context, req *model.Request, emit fun
 	return answer, err
 }
 
-// count records the duration of a call and the tokens of its answer.
+// count records the duration of a call and, if it has an answer, when the first piece came and the tokens.
 func (m *tracedModel) count(ctx context.Context, provider string, answer *model.Answer, err error, took, firstChunk time.Duration) {
 	of := callKey{provider: provider}
 	var record []metric.RecordOption
@@ -105,11 +105,11 @@ func (m *tracedModel) count(ctx context.Context, provider string, answer *model.
 		record = newLabelSet(keyOperation.String(opChat), keyProvider.String(of.provider), keyErrorType.String(errorType(err))).record
 	}
 	m.took.Record(ctx, took.Seconds(), record...)
-	if firstChunk > 0 {
-		m.first.Record(ctx, firstChunk.Seconds(), record...)
-	}
 	if err != nil {
 		return
+	}
+	if firstChunk > 0 {
+		m.first.Record(ctx, firstChunk.Seconds(), record...)
 	}
 	of.token = "input"
 	m.tokens.Record(ctx, inputTokens(answer.Usage), m.labels.get(of).record...)

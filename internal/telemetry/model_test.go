@@ -42,6 +42,7 @@ func TestFirstChunk(t *testing.T) {
 		"after a while":     {speaker{says: []model.Delta{notice, notice, piece, piece}, answer: &model.Answer{}}, "3"},
 		"what was given up": {speaker{says: []model.Delta{piece, notice, piece}, answer: &model.Answer{}}, "1"},
 		"nothing":           {speaker{says: []model.Delta{notice, notice}}, ""},
+		"no whole answer":   {speaker{says: []model.Delta{piece, piece}}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -62,7 +63,7 @@ func TestFirstChunk(t *testing.T) {
 				sum := regexp.MustCompile(`(?m)^gen_ai_client_operation_time_to_first_chunk_seconds_sum\{.*\} (.*)$`).FindStringSubmatch(text(t, m))
 				switch {
 				case test.want == "" && sum != nil:
-					t.Errorf("the first piece came after %s s, and there was none", sum[1])
+					t.Errorf("the first piece came after %s s, and there was no answer", sum[1])
 				case test.want != "" && (sum == nil || sum[1] != test.want):
 					t.Errorf("the first piece came after %v s, want %s", sum, test.want)
 				}
