@@ -288,7 +288,8 @@ func (d *decision) denyCall(t *Task, call *Call, why string, cause DenialCause, 
 	if why == "" {
 		why = "the call was not approved; do not try it again in another way"
 	}
-	d.refuse(t, call, ErrApprovalDenied.With("%s", why), Denial{Cause: cause, Argument: a.Argument, Rules: a.Rules})
+	call.Text, call.IsError = ErrApprovalDenied.name+": "+why, true // With would cut the message
+	d.closeDenied(t, call, Denial{Cause: cause, Argument: a.Argument, Rules: a.Rules, Detail: why})
 }
 
 // expireApproval denies a call whose approval was not decided in time.
