@@ -25,8 +25,8 @@ func (d *decision) settleRace(t *Task, won *Call) {
 		return
 	}
 	for _, c := range d.view.calls[t.ID] {
-		if c != nil && c.Child == won.Child && c.Ref.Message == won.Ref.Message && c.Ref != won.Ref && c.State == CallClosed {
-			return // another call has waited for the same child, and has counted it
+		if c != nil && c.Child == won.Child && c.Ref.Message == won.Ref.Message && c.Ref != won.Ref && c.ByOutcome && c.Join != JoinAll {
+			return // another call of the race has waited for the same child, and has counted it
 		}
 	}
 	for _, c := range d.view.openCalls(t) {
