@@ -241,13 +241,16 @@ func (d *decision) releaseCommands(t *Task) bool {
 	return true
 }
 
-// stopTask ends a task for a call, and closes the call with the task's state before that. The
-// caller gets no other news of the end.
+// stopTask ends a task and all tasks below it for a call, and closes the call with the task's state
+// before that. The caller gets no other news of the end.
 func (d *decision) stopTask(t *Task, call *Call, target *Task) {
 	out := OutputOf(target)
 	message := "It was " + out.Status + " and is ended, with all below it."
 	if target.State.Terminal() {
 		message = "It had ended before."
+		if slices.ContainsFunc(d.view.descendants(target.ID), func(below *Task) bool { return below.State.Active() }) {
+			message = "It had ended before; what still ran below it is ended."
+		}
 	}
 	text, err := json.Marshal(struct {
 		TaskID      TaskID `json:"task_id"`
@@ -265,9 +268,7 @@ func (d *decision) stopTask(t *Task, call *Call, target *Task) {
 		t.Source = cmp.Or(t.Source, target.Source)
 	}
 	d.closeCall(t, call)
-	if target.State.Active() {
-		d.withMuted([]*Task{t}, func() { d.cancel(target, ReasonCancelledByParent, "ended by a task above it") })
-	}
+	d.withMuted([]*Task{t}, func() { d.cancel(target, ReasonCancelledByParent, "ended by a task above it") })
 }
 
 // stopped is the state of a task after stopTask.
