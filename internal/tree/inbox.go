@@ -58,7 +58,8 @@ func (c ClearInbox) decide(d *decision) (Answer, error) {
 // Children that it waits for move to the background. Calls that wait for output are closed with the
 // output so far. Running commands move to the background. A model call and other tools are not
 // aborted; the boundary is reached when the last of them is done. Where background work is switched
-// off, nothing moves to the background. It returns the number of children that were moved.
+// off, nothing moves to the background, and no commands do for which the caps leave no room. It
+// returns the number of children that were moved.
 func (d *decision) interrupt(t *Task) int {
 	moved := 0
 	if !t.State.Active() || t.OpenCalls == 0 {
@@ -77,7 +78,7 @@ func (d *decision) interrupt(t *Task) int {
 			moved++
 		}
 	}
-	if !d.session().Limits.NoBackground {
+	if !d.session().Limits.NoBackground && d.mayReleaseCommands(t) == nil {
 		d.releaseCommands(t)
 	}
 	return moved

@@ -220,25 +220,46 @@ func (c BackgroundCommands) decide(d *decision) (Answer, error) {
 	if err := t.MustBeAgent(); err != nil {
 		return nil, err
 	}
-	if !d.releaseCommands(t) {
-		return nil, ErrNothingRuns
+	if err := d.mayReleaseCommands(t); err != nil {
+		return nil, err
 	}
+	d.releaseCommands(t)
 	return DoneTo{t.ID}, nil
 }
 
-// releaseCommands has the worker of a run move commands to the background, and reports whether any
-// call may be running one.
-func (d *decision) releaseCommands(t *Task) bool {
-	running := func(c *Call) bool { return c.State == CallStarted }
-	if t.State != StateRunning || t.OpenCalls == 0 || !slices.ContainsFunc(d.view.openCalls(t), running) {
-		return false
+// mayReleaseCommands refuses to move the commands of a run to the background if no call may be
+// running one, or if the caps leave no room for the tasks that they would become: a command that
+// cannot become one is ended.
+func (d *decision) mayReleaseCommands(t *Task) error {
+	running, queued, limits := 0, 0, d.session().Limits
+	if t.State == StateRunning && t.OpenCalls > 0 {
+		for _, c := range d.view.openCalls(t) {
+			switch c.State {
+			case CallStarted:
+				running++
+			case CallOpen: // it may be a command that has not started yet, and will move too
+				queued++
+			}
+		}
 	}
+	switch all := running + queued; {
+	case running == 0:
+		return ErrNothingRuns
+	case t.Children+all > limits.Width:
+		return ErrTooWide.With("%d children of one task", limits.Width)
+	case d.session().Total+all > limits.Total:
+		return ErrTooMany.With("%d tasks of one session", limits.Total)
+	}
+	return nil
+}
+
+// releaseCommands has the worker of a run move commands to the background.
+func (d *decision) releaseCommands(t *Task) {
 	t.Release = t.OpenMessage
 	d.view.touchTask(t)
 	d.view.changes.Released = append(d.view.changes.Released, ReleasedCommands{
 		Session: t.Session, Task: t.ID, Epoch: t.Epoch, Message: t.Release,
 	})
-	return true
 }
 
 // stopTask ends a task and all tasks below it for a call, and closes the call with the task's state

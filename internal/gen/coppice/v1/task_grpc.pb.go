@@ -123,7 +123,8 @@ type TaskServiceClient interface {
 	//
 	//   - NOT_FOUND: the session or the task does not exist.
 	//   - FAILED_PRECONDITION: the run has ended, background work is switched off in the session, or
-	//     the session is closed. With `commands`: the task runs no command.
+	//     the session is closed. With `commands`: the task runs no command, or the caps on width
+	//     and total tasks leave no room for its commands, which then continue in the foreground.
 	//   - INVALID_ARGUMENT: the task is the root or a branch. With `commands`: the task is a command.
 	BackgroundTask(ctx context.Context, in *BackgroundTaskRequest, opts ...grpc.CallOption) (*BackgroundTaskResponse, error)
 	// GetTranscript streams the messages of a task, oldest first, and ends after the last one that is
@@ -369,7 +370,8 @@ type TaskServiceServer interface {
 	//
 	//   - NOT_FOUND: the session or the task does not exist.
 	//   - FAILED_PRECONDITION: the run has ended, background work is switched off in the session, or
-	//     the session is closed. With `commands`: the task runs no command.
+	//     the session is closed. With `commands`: the task runs no command, or the caps on width
+	//     and total tasks leave no room for its commands, which then continue in the foreground.
 	//   - INVALID_ARGUMENT: the task is the root or a branch. With `commands`: the task is a command.
 	BackgroundTask(context.Context, *BackgroundTaskRequest) (*BackgroundTaskResponse, error)
 	// GetTranscript streams the messages of a task, oldest first, and ends after the last one that is
