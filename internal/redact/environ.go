@@ -64,6 +64,12 @@ func FromEnviron(environ, named []string) []Secret {
 	var all []Secret
 	for _, entry := range environ {
 		name, value, _ := strings.Cut(entry, "=")
+		switch {
+		case exporterHeaders.MatchString(name):
+			all = append(all, headerSecrets(name, value, ",", "=")...)
+		case providerHeaders.MatchString(name):
+			all = append(all, headerSecrets(name, value, "\n", ":")...)
+		}
 		if isURL(value) && !slices.Contains(named, name) {
 			plain := !namesSecret(name) || namesAddress(name)
 			switch {
@@ -79,6 +85,39 @@ func FromEnviron(environ, named []string) []Secret {
 		if slices.Contains(named, name) || namesSecret(name) {
 			all = append(all, Secret{name, value})
 			all = append(all, nestedSecrets(name, value)...)
+		}
+	}
+	return all
+}
+
+// Variables with the headers that OpenTelemetry's exporters send, and those that providers are sent.
+var (
+	exporterHeaders = regexp.MustCompile(`^OTEL_EXPORTER_OTLP_(\w+_)?HEADERS$`)
+	providerHeaders = regexp.MustCompile(`^(OPENAI|ANTHROPIC)_CUSTOM_HEADERS$`)
+)
+
+// teamHeader is a header whose name does not indicate that its value is a key.
+const teamHeader = "X-HONEYCOMB-TEAM"
+
+// headerSecrets returns the secrets in a list of headers, such as authorization=Bearer%20token, with
+// what stands between two headers and after the name of one.
+func headerSecrets(name, list, between, after string) []Secret {
+	var all []Secret
+	for pair := range strings.SplitSeq(list, between) {
+		header, written, _ := strings.Cut(pair, after)
+		header = strings.ToUpper(strings.TrimSpace(header))
+		if !namesSecret(header) && header != teamHeader && !strings.HasSuffix(header, "AUTHORIZATION") {
+			continue
+		}
+		values := []string{strings.TrimSpace(written)}
+		if meant, err := url.PathUnescape(values[0]); err == nil {
+			_, credentials, _ := strings.Cut(meant, " ")
+			values = append(values, meant, credentials)
+		}
+		for _, value := range slices.Compact(values) {
+			if value != "" {
+				all = append(all, Secret{name, value})
+			}
 		}
 	}
 	return all
