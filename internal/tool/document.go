@@ -29,7 +29,8 @@ func (t webFetchTool) readDocument(ctx context.Context, resp *http.Response, cal
 	}
 	declared := resp.Header.Get("Content-Type")
 	if declared == "" {
-		declared = http.DetectContentType(data)
+		// It names an encoding too, without having looked at more than the first bytes.
+		declared, _, _ = strings.Cut(http.DetectContentType(data), ";")
 	}
 	kind := mediaType(declared)
 	if !isText(kind) || bytes.IndexByte(data[:min(len(data), binarySniffBytes)], 0) >= 0 && !isUTF16(data, declared) {
