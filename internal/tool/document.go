@@ -7,6 +7,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"regexp"
 	"strings"
 	"unicode/utf8"
 
@@ -91,10 +92,19 @@ func isText(kind string) bool {
 	return strings.HasPrefix(kind, "text/") || strings.HasSuffix(kind, "+json") || strings.HasSuffix(kind, "+xml") || strings.HasSuffix(kind, "+yaml")
 }
 
+// xmlDeclaration is the beginning of an XML document that declares its encoding.
+var xmlDeclaration = regexp.MustCompile(`^<\?xml(?:\s[^>]*)?\sencoding\s*=\s*["']([A-Za-z0-9._:-]+)["']`)
+
 // decode converts text to UTF-8. Valid UTF-8 stays unchanged, unless the response declares another
 // encoding, or the page itself the one that consists of ASCII bytes only.
 func decode(data []byte, declared string) ([]byte, error) {
 	encoding, name, certain := charset.DetermineEncoding(data, declared)
+	if xml := xmlDeclaration.FindSubmatch(data); xml != nil && !certain {
+		// What could be read up to here is not in UTF-16, whatever it says.
+		if own, label := charset.Lookup(string(xml[1])); own != nil && !strings.HasPrefix(label, "utf-16") {
+			encoding, name = own, label
+		}
+	}
 	if name != "utf-8" && (certain || name == "iso-2022-jp" || !utf8.Valid(data)) {
 		decoded, err := encoding.NewDecoder().Bytes(data)
 		if err != nil {
