@@ -36,6 +36,7 @@ type page struct {
 	lists   []int       // open lists: the number of the last item, or -1 for an unordered list
 	link    string      // target of the open link; empty: none is open
 	linkAt  int         // where the link's text begins
+	before  int         // markEnd before the link
 	markEnd int         // end of the last mark; the marked text continues on the same line
 	inTitle bool
 	space   bool // white space is due before the next word
@@ -277,6 +278,7 @@ func (p *page) openLink(t html.Token) {
 		p.link = ""
 		return
 	}
+	p.before = p.markEnd
 	p.mark("[")
 	p.linkAt = p.out.Len()
 }
@@ -288,6 +290,7 @@ func (p *page) closeLink() {
 	}
 	if text := p.out.Bytes()[p.linkAt:]; len(bytes.TrimSpace(text)) == 0 {
 		p.out.Truncate(p.linkAt - 1)
+		p.markEnd = p.before
 	} else {
 		p.out.WriteString("](" + p.link + ")")
 	}

@@ -398,6 +398,7 @@ func TestPageText(t *testing.T) {
 		"<base href=/" + strings.Repeat("y", 500) + "/><a href=x>x</a>":         "[x](https://example.com/a/x)",
 		"a<script>b</script><style>c</style><noscript>d</noscript>e":            "ae",
 		"a<svg><title>b</title><svg></svg><path/></svg><template>c</template>d": "ad",
+		"<ul><li><a href=/p><img src=x></a><p>a</ul>b<a href=/p></a>c<p>d":      "- a\nbc\n\nd",
 		"<pre>x\n  y</pre>z": "```\nx\n  y\n```\n\nz",
 		"<table><tr><th>a<th>b<tr><td>c</td><td>d</td></table>": "| a | b\n| c | d",
 		"a<br>b<hr>c":                                 "a\nb\n\n---\nc",
