@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/url"
 	"strconv"
 	"strings"
@@ -23,6 +24,9 @@ const (
 	maxPage = 2 * fetchBytes // of text: a link may be written with a few bytes and shown with maxLink
 )
 
+// unordered takes the place of a number for a list whose items have none.
+const unordered = math.MinInt
+
 // page converts HTML to text with Markdown marks, tag by tag. It builds no tree, so deep nesting
 // is not a problem.
 type page struct {
@@ -33,7 +37,7 @@ type page struct {
 	title   string
 	skip    []atom.Atom // open elements whose content is hidden
 	pre     int         // number of open elements that preserve white space
-	lists   []int       // open lists: the number of the last item, or -1 for an unordered list
+	lists   []int       // open lists: the number of the last item, or unordered
 	link    string      // target of the open link; empty: none is open
 	linkAt  int         // where the link's text begins
 	before  int         // markEnd before the link
@@ -112,11 +116,11 @@ func (p *page) start(t html.Token) {
 	case atom.H1, atom.H2, atom.H3, atom.H4, atom.H5, atom.H6:
 		p.mark(strings.Repeat("#", int(t.Data[1]-'0')) + " ")
 	case atom.Ul, atom.Menu:
-		p.lists = append(p.lists, -1)
+		p.lists = append(p.lists, unordered)
 	case atom.Ol:
-		p.lists = append(p.lists, 0)
+		p.lists = append(p.lists, number(t, "start", 1)-1)
 	case atom.Li:
-		p.item()
+		p.item(t)
 	case atom.Br:
 		p.newline()
 	case atom.Hr:
@@ -215,7 +219,7 @@ func (p *page) separate() {
 }
 
 // item begins an item of the innermost list.
-func (p *page) item() {
+func (p *page) item(t html.Token) {
 	depth := len(p.lists)
 	if depth == 0 {
 		p.mark("- ")
@@ -223,8 +227,8 @@ func (p *page) item() {
 	}
 	// Beyond a few levels, more indentation does not help.
 	p.out.WriteString(strings.Repeat("  ", min(depth-1, 8)))
-	if last := &p.lists[depth-1]; *last >= 0 {
-		*last++
+	if last := &p.lists[depth-1]; *last != unordered {
+		*last = number(t, "value", *last+1)
 		p.mark(strconv.Itoa(*last) + ". ")
 		return
 	}
@@ -295,6 +299,14 @@ func (p *page) closeLink() {
 		p.out.WriteString("](" + p.link + ")")
 	}
 	p.link = ""
+}
+
+// number returns an attribute that is a whole number; the fallback if it is none.
+func number(t html.Token, name string, fallback int) int {
+	if n, err := strconv.Atoi(strings.TrimSpace(attribute(t, name))); err == nil {
+		return n
+	}
+	return fallback
 }
 
 func attribute(t html.Token, name string) string {
