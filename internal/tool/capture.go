@@ -135,8 +135,9 @@ func (c *capture) tailText(limit int) string {
 	if c.size > int64(2*c.half) && len(c.tail) < limit {
 		last = c.tail // what is between head and tail was discarded
 	}
-	shown := excerpt.Tail(excerpt.Valid(string(last)), limit)
-	if c.size <= int64(limit) && len(shown) == len(last) {
+	valid := excerpt.Valid(string(last))
+	shown := excerpt.Tail(valid, limit)
+	if c.size <= int64(limit) && len(shown) == len(valid) {
 		return shown
 	}
 	return fmt.Sprintf("[cut: %d bytes were printed, these are the last; %s]\n%s", c.size, c.location(), shown)

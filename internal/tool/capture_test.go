@@ -74,3 +74,18 @@ func TestCaptureBounds(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+// The end of an output that is shown whole is not called cut, though bytes of it are replaced by longer
+// ones.
+func TestCaptureEndsOfWhatIsNotText(t *testing.T) {
+	t.Parallel()
+	c := &capture{half: 100, name: "f", open: func() (io.WriteCloser, error) { return closer{&bytes.Buffer{}}, nil }}
+	c.keepInFile()
+	c.Write([]byte("caf\xe9\x00"))
+	if got := c.tailText(20); got != "caf\ufffd\ufffd" {
+		t.Errorf("%q", got)
+	}
+	if got := c.tailText(8); got != "[cut: 5 bytes were printed, these are the last; the whole is in f]\naf\ufffd\ufffd" {
+		t.Errorf("%q", got)
+	}
+}
