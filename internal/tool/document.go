@@ -112,7 +112,7 @@ func decode(data []byte, declared string) ([]byte, error) {
 		}
 		data = decoded
 	}
-	return bytes.TrimPrefix(data, []byte("\ufeff")), nil
+	return bytes.TrimPrefix(data, []byte(byteOrderMark)), nil
 }
 
 // fetchResult builds the result: the URL, and as much of the text as fits. cut says what is

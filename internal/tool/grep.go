@@ -215,6 +215,9 @@ func (s *search) searchFile(ctx context.Context, name string) (err error) {
 		if err != nil {
 			return pathError(name, err)
 		}
+		if text, marked := bytes.CutPrefix(line, []byte(byteOrderMark)); marked && number == 1 {
+			line, size = text, size-int64(len(byteOrderMark))
+		}
 		if !s.match(ctx, line) {
 			continue
 		}

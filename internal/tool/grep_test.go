@@ -56,6 +56,16 @@ func TestGrep(t *testing.T) {
 	})
 }
 
+// A byte order mark is not part of the first line.
+func TestGrepByteOrderMark(t *testing.T) {
+	t.Parallel()
+	w := setup(t, "a.cs", "\ufeffnamespace A;\r\n\ufeffnamespace B;\r\n", "empty", "\ufeff")
+	check(t, w, "grep", []toolCase{
+		{`{"pattern":"^namespace","output_mode":"content"}`, "a.cs:1:namespace A;"},
+		{`{"pattern":"^","output_mode":"count"}`, "a.cs:2\nempty:1"},
+	})
+}
+
 func TestGrepHeadLimit(t *testing.T) {
 	t.Parallel()
 	w := setup(t, "a", "x\nx\n", "b", "x\n", "c", "y\n")

@@ -21,6 +21,8 @@ const (
 	binarySniffBytes = 8 << 10
 	// maxLine is how much of a line is read, in bytes. Nothing is read after a longer line.
 	maxLine = 64 << 20
+	// byteOrderMark may precede the first line of a text. It is not part of the line.
+	byteOrderMark = "\ufeff"
 )
 
 var (
