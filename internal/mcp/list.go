@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
+	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -27,9 +29,10 @@ type toolList struct {
 	known   map[string]bool // the same
 	offers  []listedTool    // usable tools, whose names for models are not known before the end
 	omitted []omission
-	more    int  // tools that are left out in addition
-	full    bool // the server has more tools than can be offered
-	cut     bool // the list has more pages than are read
+	more    int           // tools that are left out in addition
+	full    bool          // the server has more tools than can be offered
+	cut     bool          // the list has more pages than are read
+	holds   time.Duration // for how long the list need not be requested again, as the server says
 }
 
 // add adds the tools of a page.
@@ -132,7 +135,7 @@ func listPages(next sdk.MethodHandler) sdk.MethodHandler {
 			return next(ctx, method, req)
 		}
 		defer func() { params.Cursor = "" }()
-		for range maxPages {
+		for n := range maxPages {
 			result, err := next(ctx, method, req)
 			if err != nil {
 				return nil, err
@@ -142,6 +145,9 @@ func listPages(next sdk.MethodHandler) sdk.MethodHandler {
 				return result, nil
 			}
 			l.add(page.Tools)
+			if holds := timeToLive(page); n == 0 || holds < l.holds {
+				l.holds = holds
+			}
 			if params.Cursor = page.NextCursor; params.Cursor == "" || l.full {
 				return l.result(), nil
 			}
@@ -149,6 +155,12 @@ func listPages(next sdk.MethodHandler) sdk.MethodHandler {
 		l.cut = true
 		return l.result(), nil
 	}
+}
+
+// timeToLive returns for how long a page need not be requested again.
+func timeToLive(page *sdk.ListToolsResult) time.Duration {
+	const most = math.MaxInt64 / int64(time.Millisecond)
+	return time.Duration(min(int64(page.TTLMs), most)) * time.Millisecond
 }
 
 // list returns the tools to offer.
@@ -163,6 +175,7 @@ func (s *server) list(ctx context.Context, l *connection) ([]listedTool, error) 
 	if err != nil {
 		return nil, err
 	}
+	s.listHolds = listed.holds
 	offers, omitted := listed.finish(all.Tools)
 	s.logOmitted(ctx, omitted, listed.more)
 	return offers, nil

@@ -120,6 +120,39 @@ func TestChangesThatAreNotSaid(t *testing.T) {
 	k.eventually("the new tool is listed", func() bool { return k.has("mcp__s__unsaid") })
 }
 
+// A server that says for how long its list holds is not asked for it before, unlike one beside it.
+func TestListsThatHold(t *testing.T) {
+	t.Parallel()
+	often := quick()
+	often.list = 10 * time.Millisecond
+	var lists [2]atomic.Int64
+	var servers []Server
+	for i, holds := range []time.Duration{time.Hour, 0} {
+		server := sdk.NewServer(&sdk.Implementation{Name: "x", Version: "1"}, &sdk.ServerOptions{
+			SetCacheable: func(_ context.Context, _ sdk.Request, c *sdk.Cacheable) { c.TTLMs = int(holds.Milliseconds()) },
+		})
+		addRaw(server, &sdk.Tool{Name: "echo"}, func(context.Context, json.RawMessage) (*sdk.CallToolResult, error) { return says("") })
+		server.AddReceivingMiddleware(func(next sdk.MethodHandler) sdk.MethodHandler {
+			return func(ctx context.Context, method string, req sdk.Request) (sdk.Result, error) {
+				if method == "tools/list" {
+					lists[i].Add(1)
+				}
+				return next(ctx, method, req)
+			}
+		})
+		one := web(overHTTP(t, server, nil).URL)
+		one.Name = []string{"holds", "not"}[i]
+		servers = append(servers, one)
+	}
+	k := keep(t, often, servers...)
+	k.tool("mcp__holds__echo")
+	k.eventually("the other one is listed again and again", func() bool { return lists[1].Load() > 2 })
+	if n := lists[0].Load(); n != 1 {
+		t.Errorf("the tools were listed %d times", n)
+	}
+	k.tool("mcp__holds__echo")
+}
+
 // A list that fails once the tools have changed is asked for again.
 func TestListFails(t *testing.T) {
 	t.Parallel()

@@ -27,6 +27,7 @@ type server struct {
 	ownDir      string         // that directory, once it exists; used only by run
 	legacy      bool           // it needs the legacy protocol; used only by run
 	lastOmitted string         // what was last logged as omitted; used only by run
+	listHolds   time.Duration  // for how long the last list holds, as the server says; used only by run
 
 	mu             sync.Mutex
 	conn           *connection   // nil: it is down
@@ -132,12 +133,13 @@ func (s *server) watch(ctx context.Context, l *connection) error {
 	}
 }
 
-// relistTimer fires when the tools must be listed without a message of the server; nil: never.
+// relistTimer fires when the tools must be listed without a message of the server, not before it
+// suggests that; nil: never.
 func (s *server) relistTimer() <-chan time.Time {
 	if s.URL == "" {
 		return nil
 	}
-	return time.After(s.times.list)
+	return time.After(max(s.times.list, s.listHolds))
 }
 
 // relist lists the tools again, and reports whether that succeeded.
