@@ -84,6 +84,24 @@ func TestBash(t *testing.T) {
 	}
 }
 
+// A command line of as many characters as a call may have runs, though the kernel takes no argument of
+// that many bytes.
+func TestBashTakesLongLines(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	for _, letter := range []string{"x", "é", "語", "😀"} {
+		start, end := "cat > f << 'END'\n$1 \"\n", "\nEND\necho $# ${x-unset} \"$0\"; false"
+		text := strings.Repeat(letter, maxCommand-len(start)-len(end))
+		got := bash(t, w, start+text+end)
+		if got.Text != "0 unset bash\n[exit code 1]" || !got.IsError {
+			t.Errorf("%s: %.200q", letter, got.Text)
+		}
+		if kept, err := os.ReadFile(filepath.Join(w.Dir(), "f")); err == nil && string(kept) != "$1 \"\n"+text+"\n" {
+			t.Errorf("%s: the file has %d bytes", letter, len(kept))
+		}
+	}
+}
+
 // TestBashWithGit: git takes repositories of the workspace, whoever they belong to, and others
 // only if they belong to who runs it.
 func TestBashWithGit(t *testing.T) {

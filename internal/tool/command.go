@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/coppice-run/coppice/internal/excerpt"
 	"github.com/coppice-run/coppice/internal/redact"
 	"github.com/coppice-run/coppice/internal/sandbox"
 	"github.com/coppice-run/coppice/internal/tree"
@@ -69,7 +70,7 @@ func (c *Command) start() error {
 	c.ended = make(chan struct{})
 	printed := &redactingWriter{to: c.output, secrets: c.secrets, stream: c.secrets.Stream()}
 	process, err := c.sandbox.Start(ctx, sandbox.Command{
-		Argv: []string{"bash", "-c", c.Line}, Dir: c.workspace.Resolved(), Writable: c.workspace.ExtraDirs(), Network: c.network,
+		Argv: shellArgs(c.Line), Dir: c.workspace.Resolved(), Writable: c.workspace.ExtraDirs(), Network: c.network,
 		Stdout: printed, Stderr: printed,
 	})
 	if err != nil {
@@ -81,6 +82,25 @@ func (c *Command) start() error {
 		c.err = errors.Join(process.Wait(), printed.close())
 	}()
 	return nil
+}
+
+// maxArgument is how many bytes of an argument Linux takes.
+const maxArgument = 128<<10 - 1
+
+// shellArgs returns the arguments to run a command line with bash. A line that is too long for one
+// argument is put together from several by bash, which then runs it without any.
+func shellArgs(line string) []string {
+	if len(line) <= maxArgument {
+		return []string{"bash", "-c", line}
+	}
+	script, argv := "eval \"set --\n", []string{"bash", "-c", "", "bash"}
+	for n := 1; line != ""; n++ {
+		part := excerpt.Head(line, maxArgument)
+		script += fmt.Sprintf("${%d}", n)
+		argv, line = append(argv, part), line[len(part):]
+	}
+	argv[2] = script + "\""
+	return argv
 }
 
 // kill kills the command with all its processes, and waits until none is left.
