@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -161,10 +162,8 @@ func (p *page) closed(tokens *html.Tokenizer, t html.Token) {
 }
 
 func (p *page) end(a atom.Atom) {
-	if n := len(p.skip); n > 0 {
-		if p.skip[n-1] == a {
-			p.skip = p.skip[:n-1]
-		}
+	if len(p.skip) > 0 {
+		p.skip = p.skip[:len(p.skip)-p.ended(a)]
 		return
 	}
 	switch a {
@@ -182,6 +181,17 @@ func (p *page) end(a atom.Atom) {
 		p.closeLink()
 	}
 	p.breakBlock(a)
+}
+
+// ended returns how many of the hidden elements the end of one ends: what is open inside it too.
+func (p *page) ended(a atom.Atom) int {
+	const most = 100 // a page may have any number of them
+	for n, open := range slices.Backward(p.skip[max(0, len(p.skip)-most):]) {
+		if open == a {
+			return min(most, len(p.skip)) - n
+		}
+	}
+	return 0
 }
 
 // breakBlock ends the line at the beginning or end of a block element.

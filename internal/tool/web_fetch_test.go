@@ -401,6 +401,7 @@ func TestPageText(t *testing.T) {
 		"<ul><li><a href=/p><img src=x></a><p>a</ul>b<a href=/p></a>c<p>d":      "- a\nbc\n\nd",
 		"<ol start=3><li>a<li value=9>b<li>c</ol><ol start=x><li>d</ol>":        "3. a\n9. b\n10. c\n1. d",
 		"<ol start=-5><li>a</ol><ul><li value=9>b</ul>":                         "-5. a\n- b",
+		"a<template><svg><select></template>b</select></svg><p>c":               "ab\n\nc",
 		"<pre>x\n  y</pre>z": "```\nx\n  y\n```\n\nz",
 		"<table><tr><th>a<th>b<tr><td>c</td><td>d</td></table>": "| a | b\n| c | d",
 		"a<br>b<hr>c":                                 "a\nb\n\n---\nc",
