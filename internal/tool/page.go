@@ -52,6 +52,7 @@ type page struct {
 func pageText(r io.Reader, base *url.URL, xml bool) (title, text string, whole bool, err error) {
 	p := page{base: base, xml: xml, markEnd: -1}
 	tokens := html.NewTokenizer(r)
+	tokens.AllowCDATA(xml)
 	for p.out.Len() <= maxPage {
 		kind := tokens.Next()
 		if kind == html.ErrorToken {

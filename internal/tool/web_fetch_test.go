@@ -430,6 +430,7 @@ func TestPageTextWithElementsThatCloseThemselves(t *testing.T) {
 		{"<title/><p>a</p><b>b</b>", "", "a\n\nb", "a\n\nb"},
 		{"a<iframe src=x /><p>b</p>c<textarea/><i>d</i>", "", "a\n\nb\n\ncd", "a\n\nb\n\ncd"},
 		{"a<svg><style/><script/><title/><path/></svg><p>b", "", "a\n\nb", "a\n\nb"},
+		{"<pre><![CDATA[a<b>c]]></pre>d<![CDATA[e]]>", "", "```\nc]]>\n```\n\nd", "```\na<b>c\n```\n\nde"},
 		{"<p>a<br/>b<hr/>c<a href='/x'/>d", "", "a\nb\n\n---\nc[d", "a\nb\n\n---\n\ncd"},
 	} {
 		for xml, want := range map[bool]string{false: c.html, true: c.xhtml} {
