@@ -35,7 +35,7 @@ func (t webFetchTool) readDocument(ctx context.Context, resp *http.Response, cal
 	}
 	kind := mediaType(declared)
 	if !isText(kind) || bytes.IndexByte(data[:min(len(data), binarySniffBytes)], 0) >= 0 && !isUTF16(data, declared) {
-		return fmt.Sprintf("%s is of the type %s, which has no text that could be shown.", resp.Request.URL, displayPath(kind)), nil
+		return fmt.Sprintf("%s is of the type %s, which has no text that could be shown.", shownURL(resp.Request.URL), displayPath(excerpt.Short(kind, maxError))), nil
 	}
 	// Conversion takes several times the size of the document, and does not wait for its server.
 	select {
@@ -62,7 +62,7 @@ func (t webFetchTool) readDocument(ctx context.Context, resp *http.Response, cal
 			cut = fmt.Sprintf("only the first %d bytes of the document's text are here", maxPage)
 		}
 	}
-	return fetchResult(call, resp.Request.URL.String(), title, text, cut), nil
+	return fetchResult(call, shownURL(resp.Request.URL), title, text, cut), nil
 }
 
 // mediaType returns the media type that a response declares. Like a browser, it does not mind broken

@@ -82,3 +82,34 @@ func TestWebFetchKeepsNoSecret(t *testing.T) {
 		}
 	}
 }
+
+// Addresses do not make a result longer than others: neither one that is long by itself, nor one that
+// is written with a third of the characters that it is sent with.
+func TestWebFetchBoundsAddresses(t *testing.T) {
+	t.Parallel()
+	long := "/" + strings.Repeat("a", 50_000)
+	fetch := fetching(t, func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/far":
+			w.Header().Set("Location", "https://example.com"+long)
+			w.WriteHeader(http.StatusFound)
+		case "/near":
+			w.Header().Set("Location", long)
+			w.WriteHeader(http.StatusFound)
+		case "/image":
+			w.Header().Set("Content-Type", "image/png")
+		default:
+			fmt.Fprint(w, "the text")
+		}
+	})
+	for path, want := range map[string]string{
+		"/far":                                "http://HOST/far redirects to another host, which is not followed: https://example.com/aaa",
+		"/near":                               "\n\nthe text",
+		"/" + strings.Repeat("語", 4000):       "\n\nthe text",
+		"/image?" + strings.Repeat("語", 4000): "… is of the type image/png",
+	} {
+		if got := fetch(path); got.IsError || !strings.Contains(got.Text, want) {
+			t.Errorf("%.20s: %d bytes without %q: %.100q", path, len(got.Text), want, got.Text)
+		}
+	}
+}

@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/coppice-run/coppice/internal/excerpt"
 	"github.com/coppice-run/coppice/internal/model"
 	"github.com/coppice-run/coppice/internal/outbound"
 	"github.com/coppice-run/coppice/internal/policy"
@@ -116,8 +117,11 @@ func (t webFetchTool) fetch(ctx context.Context, call Call, target *url.URL) (st
 	}
 	defer resp.Body.Close()
 	if to, err := resp.Location(); err == nil && resp.StatusCode/100 == 3 {
-		return fmt.Sprintf("%s redirects to %s, which is not followed: %s\nCall again with that URL if you want it.",
-			resp.Request.URL, cmp.Or(stopped, otherHost), displayPath(to.String())), nil
+		text := fmt.Sprintf("%s redirects to %s, which is not followed: %s", shownURL(resp.Request.URL), cmp.Or(stopped, otherHost), shownURL(to))
+		if len(to.String()) <= maxURL {
+			text += "\nCall again with that URL if you want it."
+		}
+		return text, nil
 	}
 	found := resp.StatusCode >= 200 && resp.StatusCode <= 299
 	if !found {
@@ -132,6 +136,10 @@ func (t webFetchTool) fetch(ctx context.Context, call Call, target *url.URL) (st
 	}
 	return text, nil
 }
+
+// shownURL returns a URL for a result. Others than the model's, and the normal form of the model's own,
+// may be of any length.
+func shownURL(u *url.URL) string { return displayPath(excerpt.Short(u.String(), maxURL)) }
 
 // fetchError formats an error for the model.
 func (t webFetchTool) fetchError(ctx context.Context, target *url.URL, err error) error {
