@@ -113,3 +113,12 @@ func TestWebFetchBoundsAddresses(t *testing.T) {
 		}
 	}
 }
+
+// The reason of a failure follows the address, and is there though that is long.
+func TestWebFetchSaysWhyItFailed(t *testing.T) {
+	t.Parallel()
+	fetch := fetching(t, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+	if got := fetch("/?q=" + strings.Repeat("q", 3000)); !got.IsError || !strings.HasSuffix(got.Text, ": EOF") {
+		t.Errorf("%d bytes: %.20q, %.50q", len(got.Text), got.Text, got.Text[max(0, len(got.Text)-50):])
+	}
+}

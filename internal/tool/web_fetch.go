@@ -149,7 +149,7 @@ func (t webFetchTool) fetchError(ctx context.Context, target *url.URL, err error
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		err = fmt.Errorf("no whole answer within %s", t.timeout)
 	}
-	return fmt.Errorf("%s: %w", target, err)
+	return fmt.Errorf("%s: %w", excerpt.Short(target.String(), maxError/2), err) // the reason has to fit behind it
 }
 
 // otherHost describes a redirect to another host, which is not followed.
