@@ -3,7 +3,10 @@ package mcp
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"math"
 	"reflect"
+	"slices"
 	"strings"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -100,5 +103,25 @@ func structuredOf(content any, texts []string) string {
 	if err != nil {
 		return "[structured content that can't be shown]"
 	}
+	if isRounded(content) {
+		return string(data) + roundedNote
+	}
 	return string(data)
+}
+
+// roundedNote follows structured content with numbers that were rounded when the session decoded them.
+const roundedNote = "\n[numbers of 16 digits and more are rounded here: don't use them as ids]"
+
+// isRounded reports whether a value contains a number of which digits may be lost.
+func isRounded(value any) bool {
+	const exact = 1<<53 - 1
+	switch v := value.(type) {
+	case float64:
+		return math.Abs(v) > exact
+	case []any:
+		return slices.ContainsFunc(v, isRounded)
+	case map[string]any:
+		return slices.ContainsFunc(slices.Collect(maps.Values(v)), isRounded)
+	}
+	return false
 }

@@ -245,6 +245,9 @@ func TestResults(t *testing.T) {
 		{sdk.CallToolResult{StructuredContent: object(`{"b":1,"a":[2]}`)}, `{"a":[2],"b":1}`},
 		{sdk.CallToolResult{StructuredContent: object(`{"a":1}`), Content: []sdk.Content{&sdk.TextContent{Text: `{ "a": 1 }`}}}, `{ "a": 1 }`},
 		{sdk.CallToolResult{StructuredContent: object(`{"a":1}`), Content: []sdk.Content{&sdk.TextContent{Text: "one"}}}, "one\n\n{\"a\":1}"},
+		{sdk.CallToolResult{StructuredContent: object(`{"ids":[9007199254740991,-7]}`)}, `{"ids":[9007199254740991,-7]}`},
+		{sdk.CallToolResult{StructuredContent: object(`{"ids":[1234567890123456789]}`)}, `{"ids":[1234567890123456800]}` + "\n[numbers of 16 digits and more are rounded here: don't use them as ids]"},
+		{sdk.CallToolResult{StructuredContent: object(`{"ids":[-9007199254740993]}`)}, `{"ids":[-9007199254740992]}` + "\n[numbers of 16 digits and more are rounded here: don't use them as ids]"},
 	} {
 		if got := labels(cleaned).textOf(&c.result); got != c.want {
 			t.Errorf("got %q, want %q", got, c.want)
