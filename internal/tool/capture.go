@@ -119,8 +119,8 @@ func (c *capture) text() string {
 		}
 		c.startFile()
 	}
-	head := excerpt.Head(excerpt.Valid(string(c.head)), c.half)
-	tail := excerpt.Tail(excerpt.Valid(string(c.tail[max(0, len(c.tail)-c.half):])), c.half)
+	head := excerpt.Head(excerpt.Valid(string(c.head[:len(c.head)-excerpt.Unfinished(c.head)])), c.half)
+	tail := excerpt.Tail(excerpt.Valid(excerpt.Tail(string(c.tail), c.half)), c.half)
 	return fmt.Sprintf("%s\n[cut: %d bytes were printed, these are the first and the last; %s]\n%s", head, c.size, c.location(), tail)
 }
 

@@ -89,3 +89,17 @@ func TestCaptureEndsOfWhatIsNotText(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+// Where the middle of an output is cut out, no character is broken.
+func TestCaptureCutsBetweenCharacters(t *testing.T) {
+	t.Parallel()
+	for _, letter := range []string{"é", "語", "😀"} {
+		for before := range 4 {
+			c := &capture{half: 10, name: "f", open: func() (io.WriteCloser, error) { return closer{&bytes.Buffer{}}, nil }}
+			c.Write([]byte("xxx"[:before] + strings.Repeat(letter, 10) + "yyy"[:before]))
+			if got := c.text(); strings.Contains(got, "\ufffd") || !strings.Contains(got, letter) {
+				t.Errorf("%q", got)
+			}
+		}
+	}
+}
