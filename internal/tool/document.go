@@ -122,7 +122,8 @@ func fetchResult(call Call, from, title, text, cut string) string {
 	if title != "" {
 		head += "Title: " + excerpt.Head(call.clean(title), maxError) + "\n"
 	}
-	if text = strings.TrimSpace(call.clean(text)); text == "" {
+	text = strings.Trim(call.clean(text), "\r\n")
+	if strings.TrimSpace(text) == "" {
 		return head + "\nThe document has no text."
 	}
 	note := ""

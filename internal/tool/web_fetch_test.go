@@ -61,6 +61,7 @@ func TestWebFetchKinds(t *testing.T) {
 		{"application/json; charset=utf-8", `{"a": [1, "é"]}`, `{"a": [1, "é"]}`},
 		{"application/problem+json", `{}`, `{}`},
 		{"text/markdown", "# A\n\n- b", "# A\n\n- b"},
+		{"application/yaml", "\r\n\n  a: 1\n  b: 2\n\n", "\n\n  a: 1\n  b: 2"},
 		{"text/html", "<title> T\n t</title><p>x", "Title: T t\n\nx"},
 		{"", "<!doctype html><p>sniffed", "sniffed"},
 		{"", "just text", "just text"},
