@@ -250,7 +250,7 @@ func (f *file) chain() ([]*record, error) {
 	}
 	var end *record
 	for _, r := range speaking {
-		if r.isEnd && (end == nil || !r.Timestamp.Before(end.Timestamp)) {
+		if r.isEnd && !f.isBeside(r) && (end == nil || !r.Timestamp.Before(end.Timestamp)) {
 			end = r
 		}
 	}
@@ -264,6 +264,18 @@ func (f *file) chain() ([]*record, error) {
 	}
 	slices.Reverse(chain)
 	return chain, nil
+}
+
+// isBeside reports whether a line has only results for an answer that goes on in another line. They
+// belong to the chain of that one.
+func (f *file) isBeside(r *record) bool {
+	part := r.previous
+	if r.Type != typeUser || part == nil || part.Message.ID == "" || slices.ContainsFunc(r.blocks, func(b block) bool { return b.Type != typeResult }) {
+		return false
+	}
+	return slices.ContainsFunc(f.byParent[part.UUID], func(next *record) bool {
+		return next.isMessage && next.Sidechain == r.Sidechain && next.Type == typeAssistant && next.Message.ID == part.Message.ID
+	})
 }
 
 // isCutOff reports whether the first message of a chain, last in it, comes after a line that is not
