@@ -31,6 +31,13 @@ type builder struct {
 	calls      []string // ids of the calls of the assistant message, by block
 	results    map[string][]tree.ToolResult
 	resultLine *record // the first line with results
+	later      []held  // user messages after the assistant message, whose results may still come
+}
+
+// held is a message that is not put yet.
+type held struct {
+	line    *record
+	message tree.Message
 }
 
 // add adds the next record.
@@ -57,14 +64,16 @@ func (b *builder) add(r *record) {
 		b.resultLine = r
 	}
 	if len(rest) > 0 {
+		b.later = append(b.later, held{r, tree.Message{Role: tree.RoleUser, Blocks: rest}})
+	}
+	if b.current == 0 {
 		b.close()
-		b.put(r, tree.Message{Role: tree.RoleUser, Blocks: rest})
 	}
 }
 
 // assistant adds a line of an assistant message. One message may span several lines.
 func (b *builder) assistant(r *record) {
-	goesOn := b.current > 0 && r.Message.ID != "" && r.Message.ID == b.parts[0].Message.ID && b.resultLine == nil
+	goesOn := b.current > 0 && r.Message.ID != "" && r.Message.ID == b.parts[0].Message.ID && b.resultLine == nil && len(b.later) == 0
 	if !goesOn {
 		b.close()
 		if len(b.messages) == 0 {
@@ -102,8 +111,17 @@ func (s *messageBody) copyAnswerTo(m *tree.Message) {
 	}
 }
 
-// close completes the open assistant message: its calls get their results.
+// close completes the open assistant message, and puts the user messages that come after it.
 func (b *builder) close() {
+	b.closeCalls()
+	for _, h := range b.later {
+		b.put(h.line, h.message)
+	}
+	b.later = nil
+}
+
+// closeCalls gives the calls of the open assistant message their results.
+func (b *builder) closeCalls() {
 	if b.current == 0 {
 		return
 	}

@@ -62,3 +62,22 @@ func TestATranscriptMayEndWithResults(t *testing.T) {
 		t.Errorf("read as %s", got)
 	}
 }
+
+// What a person or a hook said between the results of parallel calls comes after all of them.
+func TestResultsMayComeAfterText(t *testing.T) {
+	t.Parallel()
+	h := read(t, []byte(spoken("a", "", "user", textPart("q"))+
+		spoken("b", "a", "assistant", callPart("x"), callPart("y"))+
+		spoken("c", "b", "user", resultPart("x"))+spoken("d", "c", "user", textPart("p"))+spoken("e", "d", "user", textPart("r"))+
+		spoken("f", "e", "user", resultPart("y"))+
+		spoken("g", "f", "assistant", textPart("done"))+spoken("h", "g", "user", textPart("s"))))
+	if got := told(h.Messages); got != "q; call x, call y; of x, of y; p; r; done; s" || len(h.Notes) > 0 {
+		t.Errorf("read as %s, with the notes %q", got, h.Notes)
+	}
+	// Lines of one answer with a text between them are two messages.
+	h = read(t, []byte(spoken("a", "", "user", textPart("q"))+partOf("m", "b", "a", callPart("x"))+
+		spoken("c", "b", "user", textPart("p"))+partOf("m", "d", "c", callPart("y"))+spoken("e", "d", "user", resultPart("y"))))
+	if got := told(h.Messages); got != "q; call x; not finished: the transcript ends before the result came; p; call y; of y" {
+		t.Errorf("read as %s", got)
+	}
+}
