@@ -85,6 +85,27 @@ func box(t *testing.T, c Config) *Sandbox {
 	return s
 }
 
+// Names of files, values of variables and arguments may have any bytes.
+func TestCommandsWithoutUTF8(t *testing.T) {
+	t.Parallel()
+	const word = "caf\xe9\xff é"
+	dir := filepath.Join(t.TempDir(), word)
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for kind, config := range map[string]Config{"confined": {}, "plain": {Mode: BestEffort, ways: []way{}}, "off": {Mode: Off}} {
+		out, err := output(t, box(t, config), Command{
+			Argv: []string{"bash", "-c", `pwd; printf %s "$OWN|$1" | tee f`, "bash", word}, Dir: dir, Env: []string{"OWN=" + word},
+		}, "")
+		if err != nil || out != dir+"\n"+word+"|"+word {
+			t.Errorf("%s: %q, %v", kind, out, err)
+		}
+		if got, err := os.ReadFile(filepath.Join(dir, "f")); string(got) != word+"|"+word {
+			t.Errorf("%s: the file has %q, %v", kind, got, err)
+		}
+	}
+}
+
 func TestCommands(t *testing.T) {
 	t.Parallel()
 	kinds := map[string]Config{"confined": {}, "plain": {Mode: BestEffort, ways: []way{}}, "off": {Mode: Off}}

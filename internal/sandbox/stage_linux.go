@@ -91,7 +91,7 @@ const (
 
 // writeSpec writes a spec to a file that only the stages can read.
 func writeSpec(s spec) (*os.File, error) {
-	text, err := json.Marshal(s)
+	text, err := json.Marshal(s.mapped(widened))
 	if err != nil {
 		return nil, fmt.Errorf("saying what to start: %w", err)
 	}
@@ -114,7 +114,41 @@ func readSpec() (spec, error) {
 	if err != nil {
 		return s, fmt.Errorf("reading what to start: %w", err)
 	}
-	return s, nil
+	return s.mapped(narrowed), nil
+}
+
+// mapped returns the spec with all its texts mapped.
+func (s spec) mapped(to func(string) string) spec {
+	for _, list := range []*[]string{&s.Argv, &s.Env, &s.Wrap} {
+		*list = slices.Clone(*list)
+		for i, text := range *list {
+			(*list)[i] = to(text)
+		}
+	}
+	s.Home, s.Trees = to(s.Home), slices.Clone(s.Trees)
+	for i := range s.Trees {
+		s.Trees[i].At = to(s.Trees[i].At)
+	}
+	return s
+}
+
+// widened returns a text with a character for each byte. Paths and variables need not be UTF-8, and
+// JSON keeps nothing else.
+func widened(text string) string {
+	wide := make([]rune, len(text))
+	for i := range len(text) {
+		wide[i] = rune(text[i])
+	}
+	return string(wide)
+}
+
+// narrowed undoes widened.
+func narrowed(wide string) string {
+	text := make([]byte, 0, len(wide))
+	for _, r := range wide {
+		text = append(text, byte(r))
+	}
+	return string(text)
 }
 
 // Messages on the status pipe. A text follows the latter two.
