@@ -14,6 +14,7 @@ import (
 	"unicode"
 
 	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
 )
 
 // maxTokens bounds a file, because all tokens are kept in memory.
@@ -99,13 +100,29 @@ func parseExpiry(text string) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("expires is %q; it must be a time such as 2027-02-19T20:21:31Z", text)
 }
 
+// written is a text as the file has it. YAML takes some names for numbers, and 0123 for the same
+// number as 83.
+type written string
+
+// UnmarshalYAML reads the text of a node.
+func (w *written) UnmarshalYAML(node ast.Node) error {
+	switch n := node.(type) {
+	case *ast.TagNode:
+		return w.UnmarshalYAML(n.Value)
+	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode:
+		*w = written(n.GetToken().Value)
+		return nil
+	}
+	return yaml.NodeToValue(node, (*string)(w))
+}
+
 func parseTokens(data []byte) (grants, error) {
 	var file struct {
 		Tokens []struct {
-			Name, Tenant, Expires string
-			Role                  Role
-			SHA256                string `yaml:"sha256"`
-		} `yaml:"tokens"`
+			Name, Tenant    written
+			Expires, SHA256 string
+			Role            Role
+		}
 	}
 	if err := yaml.UnmarshalWithOptions(data, &file, yaml.Strict()); err != nil {
 		return nil, errors.New(yaml.FormatError(err, false, false)) // it quotes no line, so it reveals no secret
@@ -118,7 +135,7 @@ func parseTokens(data []byte) (grants, error) {
 	}
 	all := make(grants, len(file.Tokens))
 	for i, e := range file.Tokens {
-		g := grant{who: Identity{e.Name, e.Tenant, e.Role}}
+		g := grant{who: Identity{string(e.Name), string(e.Tenant), e.Role}}
 		var err error
 		if g.expires, err = parseExpiry(e.Expires); err == nil {
 			err = g.who.Check()

@@ -270,6 +270,32 @@ func TestWhenATokenExpires(t *testing.T) {
 	}
 }
 
+// TestNamesAreTakenAsWritten: a tenant that YAML takes for a number is not another tenant.
+func TestNamesAreTakenAsWritten(t *testing.T) {
+	t.Parallel()
+	names := map[string]string{
+		"acme": "acme", `"0123"`: "0123", "2030-01-01": "2030-01-01", "!!str acme": "acme", "&same acme": "acme", "*tenant": "t",
+		"7": "7", "007": "007", "0123": "0123", "1_000": "1_000", "0x10": "0x10", "0b1": "0b1", "0o17": "0o17",
+		"1.10": "1.10", "1.": "1.", "1e3": "1e3", "True": "True", "!!str 007": "007",
+	}
+	hash := "a" + strings.Repeat("0", 62)
+	for text, want := range names {
+		all, err := parseTokens(fmt.Appendf(nil, `tokens:
+  - {role: client, tenant: &tenant t, sha256: %[2]s1}
+  - {name: %[1]s, role: client, tenant: %[1]s, sha256: %[2]s2}
+  - {name: null, role: worker, tenant: , sha256: %[2]s3}
+`, text, hash))
+		if got := all[[32]byte{0: 0xa0, 31: 2}].who; err != nil || got != (Identity{want, want, RoleClient}) {
+			t.Errorf("%s: %+v, %v", text, got, err)
+		}
+	}
+	for _, tenant := range []string{"[acme]", "{acme: 1}"} {
+		if all, err := parseTokens(fmt.Appendf(nil, "tokens: [{role: client, tenant: %s, sha256: %s1}]", tenant, hash)); err == nil {
+			t.Errorf("the tenant %s: %v", tenant, all)
+		}
+	}
+}
+
 func TestWhereATokenMayGo(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
