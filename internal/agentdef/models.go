@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/goccy/go-yaml"
-
 	"github.com/coppice-run/coppice/internal/tree"
 	"github.com/coppice-run/coppice/internal/yamltree"
 )
@@ -64,7 +62,7 @@ func LoadModels(file string) (*Models, error) {
 // ParseModels reads a table. Errors start with the source.
 func ParseModels(source string, data []byte) (*Models, error) {
 	var f modelsFile
-	if err := yaml.UnmarshalWithOptions(data, &f, yaml.Strict()); err != nil {
+	if err := yamltree.Decode(data, &f); err != nil {
 		return nil, yamltree.Source{Name: source}.Syntax(err)
 	}
 	m := &Models{}

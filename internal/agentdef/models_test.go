@@ -97,7 +97,7 @@ func TestLoadModels(t *testing.T) {
 	if _, err := LoadModels(file); err == nil || !strings.Contains(err.Error(), file) {
 		t.Errorf("a file that is not there: %v", err)
 	}
-	if err := os.WriteFile(file, []byte("models: [{name: a, provider: p}]"), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte("\ufeffmodels: [{name: a, provider: p}]"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for path, name := range map[string]string{"": "opus", file: "a"} {

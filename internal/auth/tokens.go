@@ -15,6 +15,8 @@ import (
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
+
+	"github.com/coppice-run/coppice/internal/yamltree"
 )
 
 // maxTokens bounds a file, because all tokens are kept in memory.
@@ -124,7 +126,7 @@ func parseTokens(data []byte) (grants, error) {
 			Role            Role
 		}
 	}
-	if err := yaml.UnmarshalWithOptions(data, &file, yaml.Strict()); err != nil {
+	if err := yamltree.Decode(data, &file); err != nil {
 		return nil, errors.New(yaml.FormatError(err, false, false)) // it quotes no line, so it reveals no secret
 	}
 	if len(file.Tokens) == 0 { // the file may be being written; an empty list would lock every caller out

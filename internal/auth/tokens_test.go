@@ -270,6 +270,15 @@ func TestWhenATokenExpires(t *testing.T) {
 	}
 }
 
+// TestAMarkBeforeTheTokens: some editors start a file with a byte order mark.
+func TestAMarkBeforeTheTokens(t *testing.T) {
+	t.Parallel()
+	_, entry := made(t, Identity{"ci", "acme", RoleClient}, time.Time{})
+	if all, err := parseTokens(append([]byte("\ufeff"), listOf(t, entry)...)); err != nil || len(all) != 1 {
+		t.Errorf("%v, %v", all, err)
+	}
+}
+
 // TestNamesAreTakenAsWritten: a tenant that YAML takes for a number is not another tenant.
 func TestNamesAreTakenAsWritten(t *testing.T) {
 	t.Parallel()

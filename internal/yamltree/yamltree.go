@@ -34,6 +34,15 @@ func (s Source) At(node ast.Node, format string, args ...any) error {
 	return s.Errorf(Line(node), format, args...)
 }
 
+// WithoutMark removes the byte order mark with which some editors start a file.
+func WithoutMark(data []byte) []byte { return bytes.TrimPrefix(data, []byte("\ufeff")) }
+
+// Decode decodes a file into a struct, whose fields are the only keys that are allowed. The error is
+// for [Source.Syntax].
+func Decode(data []byte, into any) error {
+	return yaml.UnmarshalWithOptions(WithoutMark(data), into, yaml.Strict())
+}
+
 // Parse parses a file with one document of at most so many bytes.
 func (s Source) Parse(data []byte, most int) (ast.Node, error) {
 	switch {
@@ -42,8 +51,7 @@ func (s Source) Parse(data []byte, most int) (ast.Node, error) {
 	case !utf8.Valid(data):
 		return nil, s.Errorf(1, "expected text in UTF-8")
 	}
-	const mark = "\ufeff" // some editors start a file with it
-	file, err := parser.ParseBytes(bytes.TrimPrefix(data, []byte(mark)), 0)
+	file, err := parser.ParseBytes(WithoutMark(data), 0)
 	if err != nil {
 		return nil, s.Syntax(err)
 	}

@@ -8,8 +8,6 @@ import (
 	"os"
 	"path"
 
-	"github.com/goccy/go-yaml"
-
 	"github.com/coppice-run/coppice/internal/tree"
 	"github.com/coppice-run/coppice/internal/yamltree"
 )
@@ -60,7 +58,7 @@ func Parse(source string, data []byte) (*Table, error) {
 	var file struct {
 		Prices []entry `yaml:"prices"`
 	}
-	if err := yaml.UnmarshalWithOptions(data, &file, yaml.Strict()); err != nil {
+	if err := yamltree.Decode(data, &file); err != nil {
 		return nil, yamltree.Source{Name: source}.Syntax(err)
 	}
 	for i, e := range file.Prices {

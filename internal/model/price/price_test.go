@@ -76,7 +76,7 @@ func TestCost(t *testing.T) {
 func TestOwnPricesGoFirst(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "prices.yaml")
-	if err := os.WriteFile(file, []byte("prices:\n- {name: 'gpt-5.4', input: 7}\n- {name: 'qwen*'}\n"), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte("\ufeffprices:\n- {name: 'gpt-5.4', input: 7}\n- {name: 'qwen*'}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	table, err := price.Load(file)

@@ -369,7 +369,7 @@ func TestDocumentedExample(t *testing.T) {
 func TestLoad(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "s.yaml")
-	if err := os.WriteFile(file, []byte("about: A test.\nsteps: [{text: hi}]\n"), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte("\ufeffabout: A test.\nsteps: [{text: hi}]\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	s, err := scripted.Load(file)

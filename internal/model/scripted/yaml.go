@@ -37,7 +37,7 @@ func document(file yamltree.Source, data []byte) (ast.Node, error) {
 	if !utf8.Valid(data) {
 		return nil, file.Errorf(0, "a scenario is text in UTF-8")
 	}
-	tokens := lexer.Tokenize(string(data))
+	tokens := lexer.Tokenize(string(yamltree.WithoutMark(data)))
 	if err := checkTokens(file, tokens); err != nil {
 		return nil, err
 	}
