@@ -83,6 +83,7 @@ func TestModelsErrors(t *testing.T) {
 		"models:\n- {name: a, provider: p, model: 'x y'}": `m.yaml: entry 1 of models, "a": model: expected`,
 		"models:\n- {name: a, provider: p}\n- {name: a, provider: q}": `m.yaml: models: "a" is listed twice`,
 		"default: b\nmodels:\n- {name: a, provider: p}":               `m.yaml: default: "b" is not among the models`,
+		"models:\n- {name: a, provider: p}\n---\ndefault: a\n":        "m.yaml:1: expected one YAML document",
 		"default: inherit\nmodels:\n- {name: a, provider: p}":         `m.yaml: default: "inherit" is not among the models`,
 	} {
 		if m, err := ParseModels("m.yaml", []byte(text)); err == nil || !strings.HasPrefix(err.Error(), want) {

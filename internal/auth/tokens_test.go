@@ -183,6 +183,7 @@ func TestFilesThatAreRefused(t *testing.T) {
 		{"a short hash", "sha256", with(func(e *Entry) { e.SHA256 = e.SHA256[2:] })},
 		{"the token itself", "sha256", with(func(e *Entry) { e.SHA256 = "coppice_x" })},
 		{"twice", "twice", listOf(t, entry, entry)},
+		{"a second document", "one YAML document", append(listOf(t, entry), "---\ntokens: []\n"...)},
 	} {
 		path := filepath.Join(t.TempDir(), "tokens.yaml")
 		write(t, path, c.data)

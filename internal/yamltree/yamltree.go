@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -37,10 +38,24 @@ func (s Source) At(node ast.Node, format string, args ...any) error {
 // WithoutMark removes the byte order mark with which some editors start a file.
 func WithoutMark(data []byte) []byte { return bytes.TrimPrefix(data, []byte("\ufeff")) }
 
-// Decode decodes a file into a struct, whose fields are the only keys that are allowed. The error is
-// for [Source.Syntax].
+// Decode decodes a file with one document into a struct, whose fields are the only keys that are
+// allowed. An empty file leaves it as it is. The error is for [Source.Syntax].
 func Decode(data []byte, into any) error {
-	return yaml.UnmarshalWithOptions(WithoutMark(data), into, yaml.Strict())
+	d := yaml.NewDecoder(bytes.NewReader(WithoutMark(data)), yaml.Strict())
+	if err := d.Decode(into); err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	for {
+		var more any // a file may end with an empty document
+		switch err := d.Decode(&more); {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return err
+		case more != nil:
+			return errors.New("expected one YAML document")
+		}
+	}
 }
 
 // Parse parses a file with one document of at most so many bytes.

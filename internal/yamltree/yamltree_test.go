@@ -84,3 +84,20 @@ func TestLine(t *testing.T) {
 		}
 	}
 }
+
+func TestDecode(t *testing.T) {
+	t.Parallel()
+	for text, fits := range map[string]bool{
+		"a: [1]": true, "---\na: [1]\n": true, "\ufeffa: [1]\n...\n": true, "a: [1]\n---\n": true, "a: [1]\n---\n# none\n---\n": true,
+		"a: [1]\n---\na: [2]\n": false, "a: [1]\n---\n[\n": false, "a: [1]\nb: 1\n": false,
+	} {
+		var file struct{ A []int }
+		if err := yamltree.Decode([]byte(text), &file); (err == nil) != fits || fits && (len(file.A) != 1 || file.A[0] != 1) {
+			t.Errorf("%q: %v, %v", text, file.A, err)
+		}
+	}
+	var file struct{ A []int }
+	if err := yamltree.Decode([]byte("# nothing\n"), &file); err != nil || file.A != nil {
+		t.Errorf("without a document: %v, %v", file.A, err)
+	}
+}

@@ -100,6 +100,7 @@ func TestWrongTables(t *testing.T) {
 		"prices:\n- {name: x, input: .nan}": "no price above 1000000",
 		"prices:\n- {name: x, input: .inf}": "no price above 1000000",
 		"prices: 5":                         "x.yaml",
+		"prices: []\n---\nprices: []\n":     "one YAML document",
 	} {
 		if _, err := price.Parse("x.yaml", []byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", text, err)
