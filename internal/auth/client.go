@@ -51,7 +51,11 @@ func (f ClientFlags) Options(target string, log *slog.Logger) ([]grpc.DialOption
 	options := []grpc.DialOption{grpc.WithTransportCredentials(rawconn.Credentials(transport))}
 	switch {
 	case f.Token != "":
-		options = append(options, WithToken(f.Token))
+		token, err := readToken([]byte(f.Token))
+		if err != nil {
+			return nil, fmt.Errorf("the token: %w", err)
+		}
+		options = append(options, WithToken(token))
 	case f.TokenFile != "":
 		file, err := newReloader(log, func(c [][]byte) (string, error) { return readToken(c[0]) }, f.TokenFile)
 		if err != nil {
