@@ -2,6 +2,7 @@ package anthropic
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 
 	sdk "github.com/anthropics/anthropic-sdk-go"
@@ -50,7 +51,7 @@ func tools(specs []model.ToolSpec) []sdk.ToolUnionParam {
 
 func messages(turns []conversation.Turn) []sdk.MessageParam {
 	var out []sdk.MessageParam
-	for _, t := range turns {
+	for _, t := range conversation.Select(turns, sent) {
 		m := sdk.MessageParam{Role: sdk.MessageParamRoleUser}
 		if t.Role == tree.RoleAssistant {
 			m.Role = sdk.MessageParamRoleAssistant
@@ -60,9 +61,7 @@ func messages(turns []conversation.Turn) []sdk.MessageParam {
 				m.Content = append(m.Content, block)
 			}
 		}
-		if len(m.Content) > 0 {
-			out = append(out, m)
-		}
+		out = append(out, m)
 	}
 	marks := 0
 	for i := len(out) - 1; i >= 0 && marks < 2; i-- {
@@ -112,7 +111,23 @@ func isForeign(t tree.Thinking) bool {
 
 func isOwn(t tree.Thinking) bool { return !isForeign(t) }
 
-// block translates a block. It reports false for reasoning of another provider.
+// sent returns the blocks of an assistant turn that the provider is sent: without reasoning of
+// another provider, and without reasoning at the end, which the provider refuses.
+func sent(blocks []tree.Block) []tree.Block {
+	out := slices.DeleteFunc(slices.Clone(blocks), func(b tree.Block) bool {
+		thought, is := b.(tree.Thinking)
+		return is && isForeign(thought)
+	})
+	for len(out) > 0 {
+		if _, is := out[len(out)-1].(tree.Thinking); !is {
+			break
+		}
+		out = out[:len(out)-1]
+	}
+	return out
+}
+
+// block translates a block. It reports false for a block of an unknown type.
 func block(b tree.Block) (sdk.ContentBlockParamUnion, bool) {
 	switch b := b.(type) {
 	case tree.Text:
@@ -121,7 +136,7 @@ func block(b tree.Block) (sdk.ContentBlockParamUnion, bool) {
 		if data, ok := strings.CutPrefix(b.Signature, redactedPrefix); ok {
 			return sdk.NewRedactedThinkingBlock(data), true
 		}
-		return sdk.NewThinkingBlock(b.Signature, b.Text), !isForeign(b)
+		return sdk.NewThinkingBlock(b.Signature, b.Text), true
 	case tree.ToolUse:
 		return sdk.NewToolUseBlock(b.ProviderID, b.Input, b.Name), true
 	case tree.ToolResult:

@@ -80,6 +80,17 @@ func TestRequests(t *testing.T) {
 			`{"max_tokens":32000,"messages":[{"content":[{"text":"hi",MARK,"type":"text"}],"role":"user"},{"content":[{"text":"a","type":"text"}],"role":"assistant"},` +
 				`{"content":[{"text":"b",MARK,"type":"text"}],"role":"user"}],"model":"m"}`,
 		},
+		{
+			"reasoning that nothing follows",
+			model.Request{Messages: []tree.Message{
+				said(tree.RoleUser, tree.Text{Text: "hi"}), said(tree.RoleAssistant, tree.Thinking{Text: "x", Signature: "s"}, tree.Text{Text: " "}, tree.Thinking{Signature: redactedPrefix + "d"}),
+				said(tree.RoleUser, tree.Text{Text: "so?"}), said(tree.RoleAssistant, tree.Thinking{Text: "y", Signature: "t"}, tree.Text{Text: "a"}, tree.Thinking{Text: "z", Signature: "u"}),
+				said(tree.RoleUser, tree.Text{Text: "b"}),
+			}},
+			`{"max_tokens":32000,"messages":[{"content":[{"text":"hi","type":"text"},{"text":"so?",MARK,"type":"text"}],"role":"user"},` +
+				`{"content":[{"signature":"t","thinking":"y","type":"thinking"},{"text":"a","type":"text"}],"role":"assistant"},` +
+				`{"content":[{"text":"b",MARK,"type":"text"}],"role":"user"}],"model":"m"}`,
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

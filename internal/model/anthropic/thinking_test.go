@@ -206,7 +206,7 @@ func TestRefusedThoughtsAreRemembered(t *testing.T) {
 	req := &model.Request{Task: tree.TaskID{1}, Messages: []tree.Message{said(tree.RoleUser, tree.Text{Text: "hi"})}}
 	thought := func(signatures ...string) {
 		for _, s := range signatures {
-			req.Messages = append(req.Messages, said(tree.RoleAssistant, tree.Thinking{Text: "hm", Signature: s}), said(tree.RoleUser, tree.Text{Text: "and?"}))
+			req.Messages = append(req.Messages, said(tree.RoleAssistant, tree.Thinking{Text: "hm", Signature: s}, tree.Text{Text: "ok"}), said(tree.RoleUser, tree.Text{Text: "and?"}))
 		}
 	}
 	for _, step := range []struct {

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
 
 	"github.com/coppice-run/coppice/internal/tree"
 )
@@ -38,6 +39,25 @@ func Shape(messages []tree.Message) []Turn {
 		s.add(i, &messages[i])
 	}
 	return s.turns
+}
+
+// Select returns the turns with those blocks of each assistant turn that a provider is sent. A turn
+// without any is left out, and the user turns around it become one.
+func Select(turns []Turn, sent func([]tree.Block) []tree.Block) []Turn {
+	var out []Turn
+	for _, t := range turns {
+		if t.Role == tree.RoleAssistant {
+			t.Blocks = sent(t.Blocks)
+		}
+		switch n := len(out); {
+		case len(t.Blocks) == 0:
+		case n > 0 && out[n-1].Role == t.Role:
+			out[n-1].Blocks = slices.Concat(out[n-1].Blocks, t.Blocks)
+		default:
+			out = append(out, t)
+		}
+	}
+	return out
 }
 
 type shaper struct {

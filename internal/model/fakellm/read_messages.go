@@ -60,6 +60,9 @@ func (messages) read(body []byte) (*model.Request, error) {
 			return nil, fmt.Errorf("message %d: the sides take turns, and say something", i)
 		}
 		last = m.Role
+		if kind := m.Content[len(m.Content)-1].Type; kind == "thinking" || kind == "redacted_thinking" {
+			return nil, fmt.Errorf("message %d: the last block cannot be %s", i, kind)
+		}
 		for _, b := range m.Content {
 			if err := r.block(m.Role, b); err != nil {
 				return nil, fmt.Errorf("message %d: %w", i, err)

@@ -231,35 +231,6 @@ func TestACallCutByTheLimitIsNotMade(t *testing.T) {
 	}
 }
 
-// TestReasoningGoesBack to the provider that can read it: before the calls that it has led to.
-func TestReasoningGoesBack(t *testing.T) {
-	t.Parallel()
-	each(t, func(t *testing.T, api string) {
-		var heard []tree.Block
-		m, _ := serve(t, api, fakellm.Config{Model: says(func(req *model.Request) (*model.Answer, error) {
-			if len(req.Messages) > 1 {
-				heard = req.Messages[1].Blocks
-			}
-			return rich(), nil
-		})})
-		req := ask()
-		answer, err := m.Generate(t.Context(), req, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		req.Messages = append(req.Messages, tree.Message{Role: tree.RoleAssistant, Blocks: answer.Blocks}, tree.Message{
-			Role: tree.RoleTool, Blocks: []tree.Block{tree.ToolResult{Block: 2}, tree.ToolResult{Block: 3}},
-		})
-		if _, err := m.Generate(t.Context(), req, nil); err != nil {
-			t.Fatal(err)
-		}
-		thought := tree.Thinking{Text: "Hm, „both“.", Signature: "c2VhbGVk"}
-		if got := len(heard) > 0 && reflect.DeepEqual(heard[0], thought); got != (api != "openai") {
-			t.Errorf("heard %+v", heard)
-		}
-	})
-}
-
 func TestManyCallsAndMuchText(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, api string) {
