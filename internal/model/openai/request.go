@@ -86,21 +86,29 @@ func (c Config) messages(system string, turns []conversation.Turn) []sdk.ChatCom
 	if strings.TrimSpace(system) != "" {
 		out = append(out, sdk.SystemMessage(system))
 	}
-	for _, t := range turns {
+	for _, t := range conversation.Select(turns, spoken) {
 		if t.Role == tree.RoleAssistant {
-			if m, ok := assistantMessage(t.Blocks, c.quirks); ok {
-				out = append(out, m)
-			}
-			continue
+			out = append(out, assistantMessage(t.Blocks, c.quirks))
+		} else {
+			out = append(out, userMessages(t.Blocks)...)
 		}
-		out = append(out, userMessages(t.Blocks)...)
 	}
 	return out
 }
 
+// spoken returns the blocks of an assistant turn, or none if they are only reasoning.
+func spoken(blocks []tree.Block) []tree.Block {
+	for _, b := range blocks {
+		if _, thought := b.(tree.Thinking); !thought {
+			return blocks
+		}
+	}
+	return nil
+}
+
 // assistantMessage translates an assistant turn. Reasoning is sent back only if the quirks
 // require it.
-func assistantMessage(blocks []tree.Block, h quirks) (_ sdk.ChatCompletionMessageParamUnion, ok bool) {
+func assistantMessage(blocks []tree.Block, h quirks) sdk.ChatCompletionMessageParamUnion {
 	var m sdk.ChatCompletionAssistantMessageParam
 	var texts []string
 	for _, b := range blocks {
@@ -122,7 +130,7 @@ func assistantMessage(blocks []tree.Block, h quirks) (_ sdk.ChatCompletionMessag
 		m.Content.OfString = param.NewOpt(strings.Join(texts, "\n"))
 	}
 	h.addReasoning(&m, blocks)
-	return sdk.ChatCompletionMessageParamUnion{OfAssistant: &m}, len(texts)+len(m.ToolCalls) > 0
+	return sdk.ChatCompletionMessageParamUnion{OfAssistant: &m}
 }
 
 // userMessages translates a user turn: one message per tool result, and one for all else,

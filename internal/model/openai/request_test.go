@@ -66,6 +66,14 @@ func TestRequests(t *testing.T) {
 			`{"messages":[{"content":"hi","role":"user"},{"content":"a\nb","tool_calls":[{"id":"c1","function":{"arguments":"{\"malformed\":\"{\\\"p\"}","name":"ls"},"type":"function"}],"role":"assistant"},` +
 				`{"content":"Error: no","tool_call_id":"c1","role":"tool"},{"content":"news\n\nmind","role":"user"}],"model":"m","stream_options":{"include_usage":true}}`,
 		},
+		{
+			"an answer of which nothing is sent back", Config{Model: "m", BaseURL: "http://h/v1"},
+			model.Request{Messages: []tree.Message{
+				hi, says(tree.RoleAssistant, tree.Thinking{Text: "hm"}), says(tree.RoleUser, tree.Text{Text: "so?"}),
+				says(tree.RoleAssistant, tree.Text{Text: "a"}), says(tree.RoleUser, tree.Text{Text: "b"}),
+			}},
+			`{"messages":[{"content":"hi\n\nso?","role":"user"},{"content":"a","role":"assistant"},{"content":"b","role":"user"}],"model":"m","stream_options":{"include_usage":true}}`,
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
