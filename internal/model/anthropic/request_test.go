@@ -122,6 +122,35 @@ func TestThinking(t *testing.T) {
 	}
 }
 
+// TestThinkingFromItsStart: a model reasons in a turn with calls only if it did so from the start of
+// the turn. The provider refuses the request otherwise.
+func TestThinkingFromItsStart(t *testing.T) {
+	t.Parallel()
+	user, results := said(tree.RoleUser, tree.Text{Text: "hi"}), said(tree.RoleTool, tree.ToolResult{Block: 1})
+	calls := func(first tree.Block) tree.Message { return said(tree.RoleAssistant, first, tree.ToolUse{Name: "ls"}) }
+	own, plain, foreign := calls(tree.Thinking{Text: "hm", Signature: "s"}), calls(tree.Text{Text: "I look."}), calls(tree.Thinking{Text: "hm"})
+	redacted := calls(tree.Thinking{Signature: redactedPrefix + "d"})
+	for name, c := range map[string]struct {
+		messages []tree.Message
+		want     bool
+	}{
+		"a new turn":                 {[]tree.Message{user}, true},
+		"after a turn without":       {[]tree.Message{user, plain, results, said(tree.RoleAssistant, tree.Text{Text: "a"}), user}, true},
+		"from the start":             {[]tree.Message{user, own, results}, true},
+		"from the start, hidden":     {[]tree.Message{user, redacted, results}, true},
+		"from the start, later none": {[]tree.Message{user, own, results, plain, results}, true},
+		"not from the start":         {[]tree.Message{user, plain, results}, false},
+		"only later":                 {[]tree.Message{user, plain, results, own, results}, false},
+		"another provider's":         {[]tree.Message{user, foreign, results}, false},
+		"another provider's, later":  {[]tree.Message{user, own, results, foreign, results}, false},
+	} {
+		got := Config{Model: "claude-opus-4-5", Thinking: Thinking{Tokens: 2048}}.params(&model.Request{Messages: c.messages})
+		if thinks := got.Thinking.OfEnabled != nil; thinks != c.want {
+			t.Errorf("%s: %t", name, thinks)
+		}
+	}
+}
+
 // TestThinkingLeavesRoom: reasoning comes on top of the answer, as far as the model can
 // write that much; half of what it can is the answer's, if it is to have that much.
 func TestThinkingLeavesRoom(t *testing.T) {

@@ -83,18 +83,31 @@ func outputLimit(name string) int64 {
 	return 0
 }
 
-// lostThinking reports whether reasoning of the current turn cannot be sent back to the
-// provider. The provider requires reasoning to continue from earlier reasoning, so the model
-// cannot reason until the turn has ended.
+// lostThinking reports whether the current turn has calls that do not continue from reasoning: the
+// turn began without any, or some cannot be sent back to the provider. The provider refuses to let the
+// model reason then, until the turn has ended.
 func lostThinking(messages []tree.Message) bool {
+	var first *tree.Message
 	for i := len(messages) - 1; i >= 0 && messages[i].Role != tree.RoleUser; i-- {
-		for _, b := range messages[i].Blocks {
+		if messages[i].Role != tree.RoleAssistant {
+			continue
+		}
+		first = &messages[i]
+		for _, b := range first.Blocks {
 			if thought, ok := b.(tree.Thinking); ok && isForeign(thought) {
 				return true
 			}
 		}
 	}
-	return false
+	return first != nil && !beginsWithThinking(first)
+}
+
+func beginsWithThinking(m *tree.Message) bool {
+	if len(m.Blocks) == 0 {
+		return false
+	}
+	_, thinks := m.Blocks[0].(tree.Thinking)
+	return thinks
 }
 
 // Reasoning is bound to the prompt before it. Models from Fable 5.1 on refuse it if the system
