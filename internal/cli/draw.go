@@ -146,11 +146,11 @@ func (c canvas) figures(n *node) string {
 		s += fmt.Sprintf("%*s", timeWidth, elapsed)
 	}
 	if c.width == 0 || c.width >= minToolsWidth {
-		s += fmt.Sprintf("%*s", toolsWidth, textUnlessZero(n.tools, plural(n.tools, "tool")))
+		s += fmt.Sprintf("%*s", toolsWidth, toolsText(n.tools))
 	}
 	s += fmt.Sprintf("%-*s", c.deniedWidth, c.denied(n))
 	if c.width == 0 || c.width >= minTokensWidth {
-		s += fmt.Sprintf("%*s", tokensWidth, textUnlessZero(n.spent.tokens, countText(n.spent.tokens)+" tok"))
+		s += fmt.Sprintf("%*s", tokensWidth, tokensText(n.spent.tokens))
 	}
 	if c.ids && (c.width == 0 || c.width >= minIDsWidth) {
 		s += "  " + fmt.Sprintf("%*s", shortID, idEnd(n.id))
@@ -170,11 +170,27 @@ func (c canvas) denied(n *node) string {
 	return fmt.Sprintf(", %d denied", n.denied)
 }
 
-func textUnlessZero(n int64, text string) string {
-	if n == 0 {
+// toolsText formats a number of tool calls so that it fits into its column; nothing for 0.
+func toolsText(n int64) string {
+	switch {
+	case n == 0:
 		return ""
+	case n >= 1000:
+		return fmt.Sprintf("%dk tools", n/1000)
 	}
-	return text
+	return plural(n, "tool")
+}
+
+// tokensText formats a number of tokens so that it fits into its column; nothing for 0.
+func tokensText(n int64) string {
+	const m = 1_000_000
+	switch {
+	case n == 0:
+		return ""
+	case n >= 100*m:
+		return fmt.Sprintf("%dM tok", n/m)
+	}
+	return countText(n) + " tok"
 }
 
 // idEnd returns the end of an id, because ids of one session begin alike.

@@ -180,6 +180,28 @@ func TestDrawFits(t *testing.T) {
 	})
 }
 
+// TestLargeFigures fit into their columns, with a blank before them.
+func TestLargeFigures(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		tools, tokens int64
+		want          string
+	}{
+		{999, 99_900_000, "  2h03m 999 tools 99.9M tok"},
+		{1000, 100_000_000, "  2h03m  1k tools  100M tok"},
+		{98_765, 4_567_800_000, "  2h03m 98k tools 4567M tok"},
+	} {
+		f := newForest()
+		n := f.find("r")
+		f.attach(n, "")
+		n.description, n.start, n.tools, n.spent.tokens = strings.Repeat("long ", 20), zero, c.tools, c.tokens
+		line := f.draw(canvas{theme: newTheme(false, false), width: minToolsWidth, now: zero.Add(123 * time.Minute)})[0]
+		if ansi.StringWidth(line) > minToolsWidth || !strings.HasSuffix(line, c.want) {
+			t.Errorf("%d tools, %d tokens: %q", c.tools, c.tokens, line)
+		}
+	}
+}
+
 func parseAt(t *testing.T, s string) time.Duration {
 	t.Helper()
 	at, err := time.ParseDuration(s)
