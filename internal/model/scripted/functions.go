@@ -82,6 +82,15 @@ func text(v any) (string, error) {
 	return "", fmt.Errorf("expected text, got %s", describe(v))
 }
 
+// isTrue reports whether a value is not false, 0 or empty. A result stands for its text.
+func isTrue(v any) bool {
+	if r, ok := v.(result); ok {
+		return r.Text != ""
+	}
+	truth, _ := template.IsTrue(v)
+	return truth
+}
+
 // describe says in an error what a value is.
 func describe(v any) string {
 	switch v := v.(type) {

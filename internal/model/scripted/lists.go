@@ -365,7 +365,7 @@ func filter(matching bool, args []any) ([]any, error) {
 }
 
 func ifEmpty(v, fallback any) any {
-	if truth, _ := template.IsTrue(v); truth {
+	if isTrue(v) {
 		return v
 	}
 	return fallback

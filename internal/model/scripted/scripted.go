@@ -19,8 +19,6 @@ import (
 	"sync"
 	"time"
 
-	template "github.com/DataDog/datadog-agent/pkg/template/text"
-
 	"github.com/coppice-run/coppice/internal/model"
 	"github.com/coppice-run/coppice/internal/tree"
 )
@@ -196,7 +194,7 @@ func (p *player) items(c *call, d *templateData) ([]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if truth, _ := template.IsTrue(value); !truth {
+	if !isTrue(value) {
 		return nil, nil
 	}
 	items, err := list(value)

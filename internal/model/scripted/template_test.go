@@ -26,6 +26,21 @@ func conversation() *model.Request {
 	}}
 }
 
+// TestEmptyResults: a result stands for its text, also where that is empty.
+func TestEmptyResults(t *testing.T) {
+	t.Parallel()
+	req := &model.Request{Messages: []tree.Message{said("go"), calls(used("ls", `{}`), used("grep", `{}`)), results(tree.ToolResult{}, tree.ToolResult{Block: 1, Text: "a"})}}
+	for source, want := range map[string]string{
+		`steps: [{text: '{{default "none" (result "ls" 0)}} {{default "none" (result "grep" 0)}}'}]`: "none a",
+		`steps: [{when: {if: 'result "ls" 0'}, text: some}, {text: none}]`:                           "none",
+		`steps: [{when: {if: 'result "grep" 0'}, text: some}, {text: none}]`:                         "some",
+	} {
+		if got := text(t, parse(t, source), req); got != want {
+			t.Errorf("%s: %q, not %q", source, got, want)
+		}
+	}
+}
+
 func TestTemplates(t *testing.T) {
 	t.Parallel()
 	for template, want := range map[string]string{

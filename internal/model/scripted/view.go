@@ -254,8 +254,7 @@ func (v *view) match(c *condition) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	truth, _ := template.IsTrue(value)
-	return truth, nil
+	return isTrue(value), nil
 }
 
 func globs(pattern, name string) bool {
