@@ -33,8 +33,9 @@ type reloader[T any] struct {
 	mu           sync.Mutex
 	checkedAt    time.Time
 	lastContents [][]byte // what value was parsed from, or the newer contents that could not be parsed
+	invalid      bool     // they could not
 	value        T
-	lastError    string // the last logged error
+	lastError    string // the last logged error; empty if it has passed
 }
 
 // newReloader reads the files for the first time, and fails if they are invalid.
@@ -66,11 +67,14 @@ func (f *reloader[T]) get() T {
 		return f.value
 	}
 	if slices.EqualFunc(contents, f.lastContents, bytes.Equal) {
+		if !f.invalid {
+			f.lastError = "" // a failure to read them has passed
+		}
 		return f.value
 	}
 	f.lastContents = contents
 	value, err := f.read(contents)
-	if err != nil {
+	if f.invalid = err != nil; f.invalid {
 		f.logOnce(err)
 		return f.value
 	}
