@@ -35,7 +35,7 @@ var allowed = map[string][]string{
 	"internal/flags":          {},
 	"internal/yamltree":       {},
 	"internal/rawconn":        {},
-	"internal/auth":           {"internal/rawconn"},
+	"internal/auth":           {"internal/rawconn", "internal/yamltree"},
 	"internal/auth/authtest":  {},
 	"internal/callback":       {"internal/outbound"},
 	"internal/agentdef":       {"internal/hook", "internal/policy", "internal/tree", "internal/yamltree"},
