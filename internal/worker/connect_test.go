@@ -89,6 +89,7 @@ func TestAnIdleSlotIsSoonConnectedAgain(t *testing.T) {
 				t.Errorf("after stream %d there was none for %s", n, without)
 			}
 		}
+		synctest.Wait() // the last stream is open, not being opened: that would end at once
 		stop()
 		<-over
 		if n := q.broke.Load(); n > 0 {
