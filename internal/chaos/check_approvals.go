@@ -9,7 +9,7 @@ import (
 // checkApprovals: a call that asks is decided once, as a client was told, and has no effect
 // unless it was allowed.
 func (c *checker) checkApprovals() {
-	decided := map[string]string{}
+	effects, decided := c.effects(), map[string]string{}
 	for _, r := range c.recordsOf(Decided) {
 		decided[r.Key] = r.State
 	}
@@ -23,17 +23,10 @@ func (c *checker) checkApprovals() {
 			stored := len(a.states) > 0 && a.states[0].String() == told
 			c.require(stored || !acknowledged, Acknowledged, l.id, "approval %s was acknowledged as %s, the log has %v", a.id, told, a.states)
 			allowed := slices.Contains(a.states, pb.ApprovalState_APPROVAL_STATE_ALLOWED)
-			c.require(allowed || !c.hadEffect(l, a.call), AskedFirst, l.id, "call %d.%d had its effect, and was not allowed", a.call.message, a.call.block)
+			c.require(allowed || effects[taskCall{l.id, a.call}] == 0, AskedFirst, l.id, "call %d.%d had its effect, and was not allowed", a.call.message, a.call.block)
 		}
 	}
 	for id, state := range decided {
 		c.require(false, Acknowledged, "", "approval %s was acknowledged as %s, and is not in the log", id, state)
 	}
-}
-
-// hadEffect reports whether a call of the task had its effect.
-func (c *checker) hadEffect(l *taskHistory, call callRef) bool {
-	return slices.ContainsFunc(c.recordsOf(Effect), func(r Record) bool {
-		return r.Task == l.id && callRef{r.Ordinal + 1, r.Block} == call
-	})
 }

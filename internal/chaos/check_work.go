@@ -330,16 +330,24 @@ func (c *checker) checkModelCalls() {
 	}
 }
 
+// taskCall is a call of a task of the session.
+type taskCall struct {
+	task string
+	callRef
+}
+
+// effects counts how often each call had its effect.
+func (c *checker) effects() map[taskCall]int {
+	seen := map[taskCall]int{}
+	for _, r := range c.recordsOf(Effect) {
+		seen[taskCall{r.Task, callRef{r.Ordinal + 1, r.Block}}]++
+	}
+	return seen
+}
+
 // checkEffects: a call has its effect at most once, and exactly once if its result says so.
 func (c *checker) checkEffects() {
-	type call struct {
-		task string
-		callRef
-	}
-	seen := map[call]int{}
-	for _, r := range c.recordsOf(Effect) {
-		seen[call{r.Task, callRef{r.Ordinal + 1, r.Block}}]++
-	}
+	seen := c.effects()
 	for at, n := range seen {
 		c.require(n == 1, NoRepeat, at.task, "call %d.%d had its effect %d times", at.message, at.block, n)
 	}
@@ -350,7 +358,7 @@ func (c *checker) checkEffects() {
 					continue
 				}
 				for _, r := range c.results(t.GetId(), m.GetOrdinal()) {
-					did := seen[call{t.GetId(), callRef{m.GetOrdinal(), int32(i)}}]
+					did := seen[taskCall{t.GetId(), callRef{m.GetOrdinal(), int32(i)}}]
 					c.require(int(r.GetBlock()) != i || r.GetIsError() || did == 1, NoRepeat, t.GetId(),
 						"call %d.%d says that it had its effect, which it had %d times", m.GetOrdinal(), i, did)
 				}
