@@ -7,6 +7,7 @@ import (
 	"path"
 	"path/filepath"
 	"sync"
+	"syscall"
 
 	"github.com/coppice-run/coppice/internal/redact"
 )
@@ -30,7 +31,20 @@ func (w *Workspace) createOutput(name string) (io.WriteCloser, error) {
 	if err != nil {
 		return nil, pathError(name, err)
 	}
+	// Without locks, as in some network file systems, the command runs all the same.
+	_ = syscall.Flock(int(file.Fd()), syscall.LOCK_SH|syscall.LOCK_NB)
 	return file, nil
+}
+
+// isBeingWritten reports whether a command that still runs has the file open, in any process:
+// createOutput locks the file until it is closed.
+func (w *Workspace) isBeingWritten(name string) bool {
+	file, err := w.open(name)
+	if err != nil {
+		return false
+	}
+	err = syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	return errors.Is(errors.Join(err, file.Close()), syscall.EWOULDBLOCK)
 }
 
 // redactingWriter removes secrets from the output of a command before any of it is kept, so that

@@ -126,8 +126,8 @@ func (w *Workspace) createFile(name, text string) error {
 	return errors.Join(err, file.Close())
 }
 
-// evictOutput removes the oldest files until one more file of size bytes fits. Other processes may
-// do the same concurrently.
+// evictOutput removes the oldest files until one more file of size bytes fits, except for those of
+// commands that still run. Other processes may do the same concurrently.
 func (w *Workspace) evictOutput(size int) error {
 	files, err := w.outputFiles()
 	if err != nil {
@@ -143,7 +143,11 @@ func (w *Workspace) evictOutput(size int) error {
 		if count <= maxOutputFiles && bytes <= maxOutputDirBytes {
 			continue
 		}
-		err := w.root.Remove(filepath.FromSlash(path.Join(OutputDir, f.Name())))
+		name := path.Join(OutputDir, f.Name())
+		if w.isBeingWritten(name) {
+			continue
+		}
+		err := w.root.Remove(filepath.FromSlash(name))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}

@@ -85,6 +85,32 @@ func TestKeptIsFoundByItsName(t *testing.T) {
 	}
 }
 
+// A quiet command in the background has the oldest file, and still writes to it.
+func TestTheOutputOfARunningCommandIsKept(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	name := outputFile("quiet")
+	running, err := w.createOutput(name)
+	must(t, err)
+	file := filepath.Join(w.Dir(), name)
+	long := time.Now().Add(-time.Hour)
+	must(t, os.Chtimes(file, long, long))
+	keep := func() {
+		for range maxOutputFiles {
+			excerptOf(t, w, "x", strings.Repeat("x", 2000), 1000)
+		}
+	}
+	keep()
+	if _, err := os.Stat(file); err != nil {
+		t.Errorf("the file of a command that still runs: %v", err)
+	}
+	must(t, running.Close())
+	keep()
+	if _, err := os.Stat(file); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("once the command has ended, its file is as old as others: %v", err)
+	}
+}
+
 func TestKeptIsBounded(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
