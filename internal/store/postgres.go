@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -56,7 +57,7 @@ const (
 // many. No plan depends on its arguments, so none is made twice. A replica that freezes in a
 // transaction must not lock sessions for ever.
 var settings = map[string]string{
-	"application_name": "coppice", "jit": "off", "plan_cache_mode": "force_generic_plan",
+	"jit": "off", "plan_cache_mode": "force_generic_plan",
 	"enable_seqscan": "off", "enable_bitmapscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "off",
 	"idle_in_transaction_session_timeout": "10s",
 }
@@ -113,9 +114,9 @@ func openPostgres(ctx context.Context, url string, log *slog.Logger) (*postgres,
 	if err != nil {
 		return nil, err
 	}
-	for name, value := range settings {
-		config.ConnConfig.RuntimeParams[name] = value
-	}
+	params := config.ConnConfig.RuntimeParams
+	maps.Copy(params, settings)
+	params["application_name"] = cmp.Or(params["application_name"], "coppice")
 	config.ConnConfig.ConnectTimeout, config.ConnConfig.DialFunc = reachTimeout, dial
 	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error { return prepareConnection(ctx, conn, readOnly) }
 	config.ShouldPing = neverPing

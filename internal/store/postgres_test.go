@@ -49,6 +49,37 @@ func migrated(t *testing.T, server *pgtest.Server) (url string) {
 	return url
 }
 
+// An installation may name its connections, to tell it from others on the same server.
+func TestTheNameOfConnections(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t)
+	for setting, want := range map[string]string{"": "coppice", "application_name=staging": "staging"} {
+		url := server.Database(t)
+		with := url + "&" + setting
+		if !strings.Contains(url, "?") {
+			with = url + "?" + setting
+		}
+		db, err := store.Open(t.Context(), store.Config{Database: with})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var named, all int
+		conn, err := pgx.Connect(t.Context(), url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		const others = "datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
+		if err := conn.QueryRow(t.Context(), "SELECT count(*), count(*) FILTER (WHERE application_name = $1) FROM pg_stat_activity WHERE "+others,
+			want).Scan(&all, &named); err != nil || all == 0 || all != named {
+			t.Errorf("%d of %d connections are named %s: %v", named, all, want, err)
+		}
+		if err := conn.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		end(t, db)
+	}
+}
+
 // breakPostgres makes the schema refuse events of sessions.
 func breakPostgres(t *testing.T, c store.Config, of ...tree.SessionID) (mend func()) {
 	t.Helper()

@@ -67,7 +67,7 @@ func (w *Workspace) contextFile(ctx context.Context, name string, limit int) (co
 			return "", pathError(path, err)
 		}
 		text := excerpt.Valid(string(line))
-		if out.Len()+len(text)+1 > limit || size > int64(len(line)) {
+		if out.Len()+len(text) > limit || size > int64(len(line)) {
 			fmt.Fprintf(&out, "[cut: the file goes on with line %d; read it yourself if you need the rest]\n", number)
 			return out.String(), nil
 		}

@@ -13,7 +13,7 @@ func TestContextFiles(t *testing.T) {
 	dir := t.TempDir()
 	for name, content := range map[string]string{
 		"a.txt": "one\ntwo\n", "binary": "a\x00b", "long": strings.Repeat("line\n", maxContextFileBytes),
-		"wide": strings.Repeat("x", maxContextFileBytes+10), "empty": "",
+		"wide": strings.Repeat("x", maxContextFileBytes+10), "empty": "", "full": strings.Repeat("x", maxContextFileBytes),
 	} {
 		must(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
 	}
@@ -21,8 +21,8 @@ func TestContextFiles(t *testing.T) {
 	must(t, err)
 	t.Cleanup(func() { w.Close() })
 
-	parts := w.contextParts(t.Context(), "known", []string{"a.txt", "binary", "none", "../out", "empty", "long", "wide", "."})
-	if len(parts) != 6 {
+	parts := w.contextParts(t.Context(), "known", []string{"a.txt", "binary", "none", "../out", "empty", "long", "wide", ".", "full"})
+	if len(parts) != 7 {
 		t.Fatalf("%d parts: %.200q", len(parts), parts)
 	}
 	for i, want := range []string{
@@ -38,7 +38,10 @@ func TestContextFiles(t *testing.T) {
 			t.Errorf("part %d has %d bytes and ends %q", i, len(parts[i]), parts[i][max(0, len(parts[i])-100):])
 		}
 	}
-	failed := strings.Split(parts[5], "\n")
+	if strings.Contains(parts[5], "[cut: ") {
+		t.Error("a file that has just the size that fits is cut")
+	}
+	failed := strings.Split(parts[6], "\n")
 	for i, name := range []string{"binary", "none", "../out", "."} {
 		if !strings.HasPrefix(failed[i+1], "- "+name+": ") {
 			t.Errorf("failure %d is %q", i, failed[i+1])
