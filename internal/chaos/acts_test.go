@@ -20,14 +20,14 @@ type act struct {
 }
 
 // byChance chooses what a client will do to a tree, and when.
-func byChance(t *tree, _ string) []act {
+func byChance(t *tree) []act {
 	var plan []act
 	for _, m := range []struct {
 		odds float64
 		do   func(*tree, context.Context) error
 	}{
 		{0.08, (*tree).cancelRoot}, {0.10, (*tree).cancelTask}, {0.15, (*tree).launch}, {0.15, (*tree).say},
-		{0.10, (*tree).background}, {0.10, (*tree).interrupt},
+		{0.10, (*tree).background}, {0.10, (*tree).interrupt}, {0.12, (*tree).branch}, {0.05, (*tree).selectRoot},
 	} {
 		if t.rng.Float64() < m.odds {
 			plan = append(plan, act{3 + t.rng.Int64N(40), m.do})
@@ -61,6 +61,7 @@ func (t *tree) act(ctx context.Context) error {
 func (t *tree) launch(ctx context.Context) error {
 	req := &pb.SpawnTaskRequest{
 		SessionId: t.session, Agent: "explore", Prompt: "leaf of a client", NotifyParent: t.rng.IntN(2) == 0,
+		ForkContext: t.rng.IntN(3) == 0,
 	}
 	req.IdempotencyKey = t.key("task")
 	req.Description = req.GetIdempotencyKey()
@@ -76,6 +77,52 @@ func (t *tree) launch(ctx context.Context) error {
 			Kind: chaos.Launched, Session: t.session, Task: resp.GetTask().GetId(), Key: req.GetIdempotencyKey(),
 			Notify: req.GetNotifyParent(),
 		})
+	})
+}
+
+// branch continues from one of the root's messages in another way: with a message, or with another
+// answer of the model, which grows the tree once more.
+func (t *tree) branch(ctx context.Context) error {
+	if len(t.said) == 0 {
+		return nil
+	}
+	t.counts.add(branched)
+	from := t.said[t.rng.IntN(len(t.said))]
+	req := &pb.CreateBranchRequest{SessionId: t.session, MessageId: from.GetMessageId(), Select: t.rng.IntN(2) == 0}
+	req.IdempotencyKey = t.key("hello branch")
+	req.Description = req.GetIdempotencyKey()
+	if req.Regenerate = t.rng.IntN(3) == 0 && budgets(t.shape) == nil; !req.GetRegenerate() {
+		req.Text = req.GetIdempotencyKey()
+	}
+	return t.once(ctx, "CreateBranch", func(ctx context.Context) error {
+		resp, err := t.tasks.CreateBranch(ctx, req, grpc.WaitForReady(true))
+		if err != nil {
+			return err
+		}
+		r := chaos.Record{Kind: chaos.Branched, Session: t.session, Task: resp.GetTask().GetId(), Key: req.GetIdempotencyKey(), Ordinal: from.GetOrdinal()}
+		records := []chaos.Record{r}
+		if req.GetText() != "" {
+			records = append(records, chaos.Record{Kind: chaos.MessageSent, Session: t.session, Task: r.Task, Key: req.GetText()})
+		}
+		if req.GetSelect() {
+			records = append(records, chaos.Record{Kind: chaos.Selected, Session: t.session, Task: r.Task})
+		}
+		for _, r := range records {
+			if err := t.log.Add(r); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (t *tree) selectRoot(ctx context.Context) error {
+	return t.call(ctx, "SelectBranch", func(ctx context.Context) error {
+		resp, err := t.tasks.SelectBranch(ctx, &pb.SelectBranchRequest{SessionId: t.session}, grpc.WaitForReady(true))
+		if err != nil {
+			return err
+		}
+		return t.log.Add(chaos.Record{Kind: chaos.Selected, Session: t.session, Task: resp.GetTask().GetId()})
 	})
 }
 
@@ -109,7 +156,7 @@ func (t *tree) cancelTask(ctx context.Context) error {
 		return nil
 	}
 	t.counts.add(taskCancelled)
-	return t.cancel(ctx, t.live[len(t.live)-1])
+	return t.cancel(ctx, t.live[len(t.live)-1].GetTaskId())
 }
 
 // background puts the task that started last into the background, unless it has
@@ -119,10 +166,10 @@ func (t *tree) background(ctx context.Context) error {
 		return nil
 	}
 	last := t.live[len(t.live)-1]
-	if last == t.root {
+	if last.GetStarted().GetParentId() == "" {
 		return nil
 	}
-	req := &pb.BackgroundTaskRequest{SessionId: t.session, TaskId: last}
+	req := &pb.BackgroundTaskRequest{SessionId: t.session, TaskId: last.GetTaskId()}
 	return t.call(ctx, "BackgroundTask", func(ctx context.Context) error {
 		_, err := t.tasks.BackgroundTask(ctx, req, grpc.WaitForReady(true))
 		if status.Code(err) == codes.FailedPrecondition {

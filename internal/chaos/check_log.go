@@ -71,8 +71,9 @@ func (c *checker) checkStored() {
 		c.require(len(transcript) == len(l.messages), LogTells, t.GetId(),
 			"it has %d messages, the log has %d", len(transcript), len(l.messages))
 		for i, m := range transcript {
-			e := l.messages[int32(i+1)].GetMessage()
-			c.require(int(m.GetOrdinal()) == i+1 && e.GetMessageId() == m.GetId() && e.GetRole() == m.GetRole(), LogTells, t.GetId(),
+			ordinal := l.inherited + int32(i+1)
+			e := l.messages[ordinal].GetMessage()
+			c.require(m.GetOrdinal() == ordinal && e.GetMessageId() == m.GetId() && e.GetRole() == m.GetRole(), LogTells, t.GetId(),
 				"message %d is number %d, %s, %s; the log says %s, %s", i+1, m.GetOrdinal(), m.GetId(), m.GetRole(), e.GetMessageId(), e.GetRole())
 		}
 	}

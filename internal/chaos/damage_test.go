@@ -156,6 +156,8 @@ func isClosedByChild(e *pb.Event) bool { return e.GetCallClosed().GetChild() != 
 
 func isDecided(e *pb.Event) bool { return e.GetApprovalDecided() != nil }
 
+func isBranch(e *pb.Event) bool { return e.GetBranchOpened() != nil }
+
 func damagesOfLog() []damage {
 	return []damage{
 		{"seq gap", "wide", chaos.NoGap, func(f *file) {
@@ -339,6 +341,17 @@ func damagesOfClients() []damage {
 		{"repeated key answered with another task", "wide", chaos.KeysHold, func(f *file) {
 			f.again(f.kind(chaos.Launched), func(r *chaos.Record) { r.Task = "twin" })
 		}},
+		{"branch lost", "waiting", chaos.Acknowledged, func(f *file) { f.drop(f.event(isBranch)) }},
+		{"branch repeated by a repeated key", "waiting", chaos.KeysHold, func(f *file) {
+			i := f.event(isBranch)
+			twin := proto.CloneOf(f.Events[i])
+			twin.TaskId = "twin"
+			f.insert(i+1, twin)
+		}},
+		{"branch of another message", "waiting", chaos.Stored, func(f *file) {
+			f.Records[f.kind(chaos.Branched)].Ordinal = 99
+		}},
+		{"selection lost", "waiting", chaos.Acknowledged, func(f *file) { f.Session.CurrentTaskId = "another" }},
 		{"claim granted below a cancel", "chain 4", chaos.CancelHolds, func(f *file) {
 			r := f.Records[f.kind(chaos.Cancelled)]
 			f.insert(len(f.Events), &pb.Event{

@@ -12,6 +12,7 @@ type Figures struct {
 	Sessions, Tasks, Runs, Events int
 	Attempts, Redelivered         int // deliveries; those that were lost
 	Poisoned, Cancelled           int // runs that ended so
+	Branches                      int
 	MadeWay                       int // attempts that ended because the budget did not allow another call
 	Asked, Repeated               int // model calls; those that were repeated
 	Effects                       int
@@ -30,6 +31,9 @@ func (f *Figures) Add(e *Evidence) {
 	f.Events += len(e.Events)
 	for _, l := range p.order {
 		f.Runs += len(l.started)
+		if l.branch != nil {
+			f.Branches++
+		}
 		f.Attempts += len(l.deliveries)
 		f.Redelivered += l.lostAttempts()
 		f.MadeWay += l.madeWay
@@ -77,11 +81,11 @@ func (f *Figures) Add(e *Evidence) {
 }
 
 func (f Figures) String() string {
-	return fmt.Sprintf("%d sessions, %d tasks, %d runs (%d cancelled, %d poisoned), %d events\n"+
+	return fmt.Sprintf("%d sessions, %d tasks (%d branches), %d runs (%d cancelled, %d poisoned), %d events\n"+
 		"%d attempts, %d of them lost and delivered again, %d told that they are over; %d reattachments; %d made way for others\n"+
 		"%d model calls, %d of them repeated; %d effects; %d approvals given, %d refused\n"+
 		"%d acknowledgements and %d watched events held against the database",
-		f.Sessions, f.Tasks, f.Runs, f.Cancelled, f.Poisoned, f.Events,
+		f.Sessions, f.Tasks, f.Branches, f.Runs, f.Cancelled, f.Poisoned, f.Events,
 		f.Attempts, f.Redelivered, f.Refused, f.Reattached, f.MadeWay, f.Asked, f.Repeated, f.Effects, f.Allowed, f.Denied, f.Acknowledged, f.Watched)
 }
 

@@ -9,14 +9,17 @@ import (
 
 // sessionHistory is the log of a session, by task.
 type sessionHistory struct {
-	tasks map[string]*taskHistory
-	order []*taskHistory // by first appearance
+	tasks    map[string]*taskHistory
+	order    []*taskHistory // by first appearance
+	selected []string       // tasks that have become current, in log order
 }
 
 // taskHistory is what the log says about a task.
 type taskHistory struct {
 	id           string
-	started      []*pb.Event // one per run
+	branch       *pb.BranchOpened // nil: it is none
+	inherited    int32            // ordinal of the last message that it does not have itself
+	started      []*pb.Event      // one per run
 	results      []*pb.Event
 	deliveries   []delivery
 	messages     map[int32]*pb.Event // by ordinal
@@ -83,6 +86,9 @@ func historyOf(events []*pb.Event) *sessionHistory {
 			p.order = append(p.order, l)
 		}
 		l.add(e)
+		if e.GetBranchSelected() != nil {
+			p.selected = append(p.selected, l.id)
+		}
 	}
 	for _, l := range p.order {
 		l.path = p.pathOf(l)
@@ -92,7 +98,11 @@ func historyOf(events []*pb.Event) *sessionHistory {
 
 func (l *taskHistory) add(e *pb.Event) {
 	switch k := e.GetKind().(type) {
+	case *pb.Event_BranchOpened:
+		l.branch = k.BranchOpened
+		l.inherit(l.branch.GetBase())
 	case *pb.Event_Started:
+		l.inherit(k.Started.GetBase())
 		l.started = append(l.started, e)
 		l.state = pb.TaskState_TASK_STATE_PENDING
 	case *pb.Event_Dispatched:
@@ -139,6 +149,19 @@ func (l *taskHistory) add(e *pb.Event) {
 			l.queued++
 		}
 	}
+}
+
+// inherit notes where the task's own messages begin. A fork leaves one ordinal free.
+func (l *taskHistory) inherit(base *pb.Base) {
+	switch base.GetKind() {
+	case pb.BaseKind_BASE_KIND_BRANCH:
+		l.inherited = base.GetOrdinal()
+	case pb.BaseKind_BASE_KIND_FORK, pb.BaseKind_BASE_KIND_CALL:
+		l.inherited = base.GetOrdinal() + 1
+	default:
+		return
+	}
+	l.lastOrdinal = max(l.lastOrdinal, l.inherited)
 }
 
 func (l *taskHistory) message(e *pb.Event, m *pb.MessageAppended) {

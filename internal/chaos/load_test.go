@@ -49,6 +49,7 @@ const (
 	taskCancelled = "cancel racing completion"
 	taskBacked    = "task put into the background"
 	interrupted   = "message that interrupts"
+	branched      = "branch in the middle of a tree"
 )
 
 // counts counts by name.
@@ -75,7 +76,7 @@ type crowd struct {
 	name      string // keys begin with it
 	counts    *counts
 	calm      bool // look only: nothing is repeated or cut
-	mischief  func(*tree, string) []act
+	mischief  func(*tree) []act
 	events    atomic.Int64  // seen
 	milepost  chan struct{} // holds one: so many more events were seen
 	number    atomic.Int64
@@ -103,23 +104,25 @@ const patience = 5 * time.Second
 type tree struct {
 	*crowd
 	rng     *rand.Rand
+	shape   string
 	session string
 	root    string
 	seen    int64
 	plan    []act
-	live    []string // tasks that have started
-	asks    []string // approvals to be decided
-	several bool     // the last watch was given several events in a step, each other one is
+	live    []*pb.Event           // starts of runs
+	said    []*pb.MessageAppended // the root's messages
+	asks    []string              // approvals to be decided
+	several bool                  // the last watch was given several events in a step, each other one is
 }
 
 // grow opens a session of a shape and stays with it until it is idle and nothing
 // is left to do, or ctx ends.
 func (c *crowd) grow(ctx context.Context, rng *rand.Rand, shape string) error {
-	t := &tree{crowd: c, rng: rng}
-	if err := t.open(ctx, shape); err != nil {
+	t := &tree{crowd: c, rng: rng, shape: shape}
+	if err := t.open(ctx); err != nil {
 		return err
 	}
-	t.plan = c.mischief(t, shape)
+	t.plan = c.mischief(t)
 	for {
 		idle, err := t.watch(ctx)
 		if err != nil {
@@ -189,8 +192,8 @@ func (t *tree) once(ctx context.Context, what string, do func(context.Context) e
 	return t.call(ctx, what+" again", do)
 }
 
-func (t *tree) open(ctx context.Context, shape string) error {
-	req := &pb.CreateSessionRequest{Message: &pb.UserMessage{Text: shape}, IdempotencyKey: t.key("open"), Budget: budgets(shape), Permissions: permissions(shape)}
+func (t *tree) open(ctx context.Context) error {
+	req := &pb.CreateSessionRequest{Message: &pb.UserMessage{Text: t.shape}, IdempotencyKey: t.key("open"), Budget: budgets(t.shape), Permissions: permissions(t.shape)}
 	return t.once(ctx, "CreateSession", func(ctx context.Context) error {
 		resp, err := t.sessions.CreateSession(ctx, req, grpc.WaitForReady(true))
 		if err != nil {
@@ -198,7 +201,7 @@ func (t *tree) open(ctx context.Context, shape string) error {
 		}
 		t.session, t.root = resp.GetSession().GetId(), resp.GetSession().GetRootTaskId()
 		t.mu.Lock()
-		t.opened[t.session] = shape
+		t.opened[t.session] = t.shape
 		t.mu.Unlock()
 		return t.log.Add(chaos.Record{Kind: chaos.Created, Session: t.session, Key: req.GetIdempotencyKey()})
 	})
@@ -266,7 +269,10 @@ func (t *tree) see(e *pb.Event) {
 		}
 	}
 	if e.GetStarted() != nil {
-		t.live = append(t.live, e.GetTaskId())
+		t.live = append(t.live, e)
+	}
+	if m := e.GetMessage(); m != nil && e.GetTaskId() == t.root {
+		t.said = append(t.said, m)
 	}
 	if asked := e.GetApprovalRequested(); asked != nil {
 		t.asks = append(t.asks, asked.GetApprovalId())

@@ -82,17 +82,19 @@ func record(t *testing.T, disturb bool) *recorded {
 	return out
 }
 
-func nothing(*tree, string) []act { return nil }
+func nothing(*tree) []act { return nil }
 
 // someOfEach does all that a client can do, and leaves most trees alone.
-func someOfEach(_ *tree, shape string) []act {
-	switch shape {
+func someOfEach(t *tree) []act {
+	switch t.shape {
 	case "wide":
 		return []act{{5, (*tree).launch}, {10, (*tree).say}, {15, (*tree).launch}}
 	case "deep":
 		return []act{{20, (*tree).cancelTask}}
 	case "chain 4":
 		return []act{{12, (*tree).cancelRoot}}
+	case "waiting":
+		return []act{{10, (*tree).branch}, {20, (*tree).branch}, {25, (*tree).say}, {30, (*tree).branch}, {35, (*tree).selectRoot}}
 	}
 	return nil
 }

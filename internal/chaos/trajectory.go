@@ -25,9 +25,13 @@ type TaskTrajectory struct {
 }
 
 // pathOf returns the place of a task in the tree: "root", followed by the message and block of
-// each call that asked for a child, or by the description that a client gave.
+// each call that asked for a child, or by the description that a client gave. A branch is a root of
+// its own.
 func (p *sessionHistory) pathOf(l *taskHistory) string {
 	s := l.firstStart()
+	if l.branch != nil {
+		return l.branch.GetDescription()
+	}
 	if s.GetParentId() == "" {
 		return "root"
 	}

@@ -20,7 +20,7 @@ func (c Background) decide(d *decision) (Answer, error) {
 	case !t.State.Active():
 		return nil, ErrEnded.With("it is %s", t.State)
 	case t.Depth == 0:
-		return nil, ErrBadInput.With("the task is the root, and no parent waits for it")
+		return nil, ErrBadInput.With("the task is a root or a branch, so no parent waits for it")
 	case !t.Background && d.session().Limits.NoBackground:
 		return nil, ErrNoBackground
 	}
