@@ -28,6 +28,7 @@ func byChance(t *tree) []act {
 	}{
 		{0.08, (*tree).cancelRoot}, {0.10, (*tree).cancelTask}, {0.15, (*tree).launch}, {0.15, (*tree).say},
 		{0.10, (*tree).background}, {0.10, (*tree).interrupt}, {0.12, (*tree).branch}, {0.05, (*tree).selectRoot},
+		{0.10, (*tree).steer}, {0.10, (*tree).raiseBudget}, {0.03, (*tree).close},
 	} {
 		if t.rng.Float64() < m.odds {
 			plan = append(plan, act{3 + t.rng.Int64N(40), m.do})
@@ -126,22 +127,60 @@ func (t *tree) selectRoot(ctx context.Context) error {
 	})
 }
 
-func (t *tree) say(ctx context.Context) error { return t.send(ctx, pb.Delivery_DELIVERY_NEXT_BOUNDARY) }
+func (t *tree) say(ctx context.Context) error {
+	return t.send(ctx, "", pb.Delivery_DELIVERY_NEXT_BOUNDARY)
+}
 
 func (t *tree) interrupt(ctx context.Context) error {
 	t.counts.add(interrupted)
-	return t.send(ctx, pb.Delivery_DELIVERY_INTERRUPT)
+	return t.send(ctx, "", pb.Delivery_DELIVERY_INTERRUPT)
 }
 
-func (t *tree) send(ctx context.Context, delivery pb.Delivery) error {
+// steer speaks to the task that started last, which works, waits, or has ended.
+func (t *tree) steer(ctx context.Context) error {
+	if len(t.live) == 0 {
+		return nil
+	}
+	t.counts.add(steered)
+	return t.send(ctx, t.live[len(t.live)-1].GetTaskId(), pb.Delivery_DELIVERY_NEXT_BOUNDARY)
+}
+
+func (t *tree) send(ctx context.Context, task string, delivery pb.Delivery) error {
 	text := t.key("hello")
-	req := &pb.SendMessageRequest{SessionId: t.session, Message: &pb.UserMessage{Text: text}, IdempotencyKey: text, Delivery: delivery}
+	req := &pb.SendMessageRequest{SessionId: t.session, TaskId: task, Message: &pb.UserMessage{Text: text}, IdempotencyKey: text, Delivery: delivery}
 	return t.once(ctx, "SendMessage", func(ctx context.Context) error {
 		resp, err := t.sessions.SendMessage(ctx, req, grpc.WaitForReady(true))
 		if err != nil {
 			return err
 		}
 		return t.log.Add(chaos.Record{Kind: chaos.MessageSent, Session: t.session, Task: resp.GetTask().GetId(), Key: text})
+	})
+}
+
+// raiseBudget gives a session that has a budget a larger one.
+func (t *tree) raiseBudget(ctx context.Context) error {
+	most := budgets(t.shape)
+	if most == nil {
+		return nil
+	}
+	t.counts.add(budgetRaised)
+	most.Tokens += t.rng.Int64N(5000)
+	return t.call(ctx, "UpdateSession", func(ctx context.Context) error {
+		_, err := t.sessions.UpdateSession(ctx, &pb.UpdateSessionRequest{SessionId: t.session, Budget: most}, grpc.WaitForReady(true))
+		return err
+	})
+}
+
+// close closes the session. Nothing can be done to it after that.
+func (t *tree) close(ctx context.Context) error {
+	t.counts.add(sessionClosed)
+	t.plan = nil
+	return t.call(ctx, "CloseSession", func(ctx context.Context) error {
+		began := time.Now()
+		if _, err := t.sessions.CloseSession(ctx, &pb.CloseSessionRequest{SessionId: t.session}, grpc.WaitForReady(true)); err != nil {
+			return err
+		}
+		return t.log.Add(chaos.Record{Kind: chaos.Abandoned, Session: t.session, Began: began, After: t.seen})
 	})
 }
 

@@ -28,10 +28,22 @@ func (c *checker) checkClients() {
 				heard++
 			}
 		}
-		c.require(heard <= 1, KeysHold, r.Task, "message %q was heard %d times", r.Key, heard)
-		waits := !c.Quiet && c.taskHistory(r.Task).queued > 0
-		c.require(heard > 0 || waits, Acknowledged, r.Task, "message %q was acknowledged at %s and not heard", r.Key, r.At)
+		waiting := 0
+		for _, entry := range c.Inboxes[r.Task] {
+			if entry.GetText() == r.Key {
+				waiting++
+			}
+		}
+		c.require(heard+waiting <= 1, KeysHold, r.Task, "message %q was heard %d times, and waits %d times", r.Key, heard, waiting)
+		c.require(heard+waiting > 0, Acknowledged, r.Task, "message %q was acknowledged at %s, was not heard, and does not wait", r.Key, r.At)
+		c.require(heard > 0 || c.mayWait(r.Task), Acknowledged, r.Task, "message %q was acknowledged at %s and not heard", r.Key, r.At)
 	}
+}
+
+// mayWait reports whether a message may wait for a task: while it works, and once it has ended, if
+// the session is closed, or until someone resumes a sub-agent.
+func (c *checker) mayWait(task string) bool {
+	return !c.Quiet || c.isClosed() || c.taskHistory(task).firstStart().GetParentId() != ""
 }
 
 func textOf(m *pb.Message) string {
@@ -46,16 +58,19 @@ func textOf(m *pb.Message) string {
 // database from its answers, and the first answer may have been delayed.
 const maxClockSkew = 2 * time.Second
 
+// isClosed reports whether a client has closed the session.
+func (c *checker) isClosed() bool { return len(c.recordsOf(Abandoned)) > 0 }
+
 // checkCancels: what ran below a cancelled task when the cancel was requested has ended when it
-// is acknowledged, and is not dispatched again.
+// is acknowledged, and is not dispatched again. For a closed session this holds for all tasks.
 func (c *checker) checkCancels() {
-	for _, r := range c.recordsOf(Cancelled) {
+	for _, r := range c.recordsOf(Cancelled, Abandoned) {
 		top := r.Task
 		if top == "" {
 			top = c.root()
 		}
 		for _, l := range c.hist.order {
-			if !c.isBelow(l, top) {
+			if r.Kind == Cancelled && !c.isBelow(l, top) {
 				continue
 			}
 			for i, start := range l.started {

@@ -325,6 +325,10 @@ func damagesOfClients() []damage {
 			r := f.Records[f.kind(chaos.Decided)]
 			f.drop(f.event(func(e *pb.Event) bool { return e.GetApprovalDecided().GetApprovalId() == r.Key }))
 		}},
+		{"message heard, and waits", "wide", chaos.KeysHold, func(f *file) {
+			r := f.Records[f.kind(chaos.MessageSent)]
+			f.Inboxes = map[string][]*pb.InboxEntry{r.Task: {{Text: r.Key}}}
+		}},
 		{"message heard twice", "wide", chaos.KeysHold, func(f *file) {
 			r := f.Records[f.kind(chaos.MessageSent)]
 			heard := f.Transcripts[r.Task]
@@ -356,6 +360,12 @@ func damagesOfClients() []damage {
 			r := f.Records[f.kind(chaos.Cancelled)]
 			f.insert(len(f.Events), &pb.Event{
 				TaskId: r.Task, Run: 1, Time: timestamppb.New(r.At.Add(time.Millisecond)),
+				Kind: &pb.Event_Dispatched{Dispatched: &pb.TaskDispatched{Epoch: 99}},
+			})
+		}},
+		{"claim granted after the session was closed", "crowded", chaos.CancelHolds, func(f *file) {
+			f.insert(len(f.Events), &pb.Event{
+				TaskId: f.Session.GetRootTaskId(), Run: 1, Time: timestamppb.New(f.Records[f.kind(chaos.Abandoned)].At.Add(time.Millisecond)),
 				Kind: &pb.Event_Dispatched{Dispatched: &pb.TaskDispatched{Epoch: 99}},
 			})
 		}},

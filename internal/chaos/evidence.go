@@ -21,7 +21,8 @@ type Evidence struct {
 	Session     *pb.Session // nil: the system does not know the session
 	Tasks       []*pb.Task
 	Events      []*pb.Event
-	Transcripts map[string][]*pb.Message // by task
+	Transcripts map[string][]*pb.Message    // by task
+	Inboxes     map[string][]*pb.InboxEntry // by task, of those in which something waits
 	Diagnosed   []*pb.Violation
 	Records     []Record
 
@@ -67,7 +68,7 @@ func (c *Collector) Collect(ctx context.Context, id string) (*Evidence, error) {
 			return nil, fmt.Errorf("reading session %s: %w", id, err)
 		}
 		e := &Evidence{
-			ID: id, Session: before.GetSession(), Limits: c.Limits, Transcripts: map[string][]*pb.Message{},
+			ID: id, Session: before.GetSession(), Limits: c.Limits, Transcripts: map[string][]*pb.Message{}, Inboxes: map[string][]*pb.InboxEntry{},
 		}
 		if err := c.read(ctx, e); err != nil {
 			return nil, fmt.Errorf("reading session %s: %w", id, err)
@@ -96,6 +97,14 @@ func (c *Collector) read(ctx context.Context, e *Evidence) error {
 			return err
 		}
 		e.Transcripts[t.GetId()] = messages
+		if t.GetInbox() == 0 {
+			continue
+		}
+		inbox, err := c.Sessions.ListInbox(ctx, &pb.ListInboxRequest{SessionId: e.ID, TaskId: t.GetId()})
+		if err != nil {
+			return fmt.Errorf("reading an inbox: %w", err)
+		}
+		e.Inboxes[t.GetId()] = inbox.GetEntries()
 	}
 	found, err := c.Admin.Diagnose(ctx, &pb.DiagnoseRequest{SessionId: e.ID})
 	if err != nil {

@@ -49,6 +49,9 @@ const (
 	taskCancelled = "cancel racing completion"
 	taskBacked    = "task put into the background"
 	interrupted   = "message that interrupts"
+	steered       = "message to a task below the root"
+	sessionClosed = "session closed in the middle"
+	budgetRaised  = "budget raised"
 	branched      = "branch in the middle of a tree"
 )
 

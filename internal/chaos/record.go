@@ -37,6 +37,7 @@ const (
 	MessageSent Kind = "said"      // a message was accepted: Key, which is its text
 	Launched    Kind = "launched"  // a task was started: Key, which is its description; Notify
 	Cancelled   Kind = "cancelled" // a cancel was acknowledged: Task, Began, At; After is the last event seen before
+	Abandoned   Kind = "abandoned" // closing the session was acknowledged: Began, At
 	Branched    Kind = "branched"  // a branch was opened: Key, which is its description; Ordinal of the message named
 	Selected    Kind = "selected"  // Task has become current
 	Decided     Kind = "decided"   // a decision was acknowledged: Key, which is the approval's id, State

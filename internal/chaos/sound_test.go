@@ -90,9 +90,13 @@ func someOfEach(t *tree) []act {
 	case "wide":
 		return []act{{5, (*tree).launch}, {10, (*tree).say}, {15, (*tree).launch}}
 	case "deep":
-		return []act{{20, (*tree).cancelTask}}
+		return []act{{20, (*tree).cancelTask}, {30, (*tree).steer}}
 	case "chain 4":
 		return []act{{12, (*tree).cancelRoot}}
+	case "crowded":
+		return []act{{40, (*tree).close}}
+	case "scarce":
+		return []act{{16, (*tree).raiseBudget}}
 	case "waiting":
 		return []act{{10, (*tree).branch}, {20, (*tree).branch}, {25, (*tree).say}, {30, (*tree).branch}, {35, (*tree).selectRoot}}
 	}
