@@ -61,15 +61,18 @@ func (d *approvalSelection) decide(ctx context.Context, a *app, req *pb.DecideAp
 		}
 		var refused []error
 		for _, id := range ids {
+			if ctx.Err() != nil { // this one is not decided
+				return errors.Join(append(refused, context.Cause(ctx))...)
+			}
 			req.ApprovalId = id
 			err := c.decide(ctx, a, req)
 			if err != nil && len(ids) > 1 {
 				err = fmt.Errorf("%s: %w", idEnd(id), err)
 			}
-			if isTemporary(err) || ctx.Err() != nil {
-				return errors.Join(append(refused, err)...)
-			}
 			refused = append(refused, err)
+			if isTemporary(err) {
+				break
+			}
 		}
 		return errors.Join(refused...)
 	})
