@@ -165,7 +165,7 @@ func define(flags *pflag.FlagSet, value reflect.Value, name, short, usage string
 		number := func(text string) (float64, error) { return strconv.ParseFloat(text, 64) }
 		flags.VarP(pointerValue[float64]{into, number, "float64"}, name, short, usage)
 	case *map[string]string:
-		flags.StringToStringVarP(into, name, short, *into, usage)
+		flags.VarP(pairsValue{into}, name, short, usage)
 	case *[]string:
 		if whole {
 			flags.StringArrayVarP(into, name, short, *into, usage)
@@ -200,6 +200,26 @@ func (o pointerValue[T]) String() string {
 
 func (o pointerValue[T]) Type() string { return o.kind }
 
+// pairsValue is a mapping. Each text is one pair, so its value may contain commas and quotation
+// marks.
+type pairsValue struct{ into *map[string]string }
+
+func (p pairsValue) Set(text string) error {
+	key, value, found := strings.Cut(text, "=")
+	if !found {
+		return fmt.Errorf("%s must be formatted as key=value", text)
+	}
+	if *p.into == nil {
+		*p.into = map[string]string{}
+	}
+	(*p.into)[key] = value
+	return nil
+}
+
+func (p pairsValue) String() string { return "" }
+
+func (p pairsValue) Type() string { return "key=value" }
+
 // flagValue is a flag's value with its tags.
 type flagValue struct {
 	pflag.Value
@@ -232,7 +252,7 @@ func (v *flagValue) isText() bool {
 		return slices.Contains(v.allowed, "")
 	}
 	switch v.Value.Type() {
-	case "string", "stringSlice", "stringArray", "stringToString":
+	case "string", "stringSlice", "stringArray":
 		return true
 	}
 	return false

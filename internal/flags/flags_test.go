@@ -121,6 +121,10 @@ func TestCommandLine(t *testing.T) {
 	if said = typing(t, nil, "plant", "hill"); said.err != nil || !reflect.DeepEqual(said.Plant.Near, []string{"brook", "road", "mill"}) {
 		t.Errorf("a variable with several lines: %+v, %v", said.Plant.Near, said.err)
 	}
+	labels := map[string]string{"of": "a=1,b=2", "is": `"old"`, "was": ""}
+	if said = typing(t, nil, "plant", "hill", "--labels", "of=a=1,b=2", "--labels", `is="old"`, "--labels=was="); said.err != nil || !reflect.DeepEqual(said.Plant.Labels, labels) {
+		t.Errorf("pairs are %q, %v; want %q", said.Plant.Labels, said.err, labels)
+	}
 	if said = typing(t, nil, "trees", "oak", "--stumps"); said.err != nil || said.ran != any(&said.Trees.List) || said.Trees.List != (list{true, "age", "oak"}) {
 		t.Errorf("the command that stands for the one above it: %+v, %v", said.Trees, said.err)
 	}
@@ -165,6 +169,7 @@ func TestMistakes(t *testing.T) {
 		"plant hill --wett":          "unknown flag: --wett; did you mean --wet or --wait?",
 		"plant hill --kind=elm":      "it has to be one of oak, beech",
 		"plant hill --wait 3":        "missing unit in duration",
+		"plant hill --labels k":      "k must be formatted as key=value",
 		"tools":                      "expected a command",
 		"tools sow":                  "there is no command sow; did you mean saw?",
 		"tools sow --help":           "there is no command sow; did you mean saw?",
