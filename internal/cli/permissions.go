@@ -40,11 +40,14 @@ func (p permissionFlags) permissions(approvals string) (*pb.Permissions, error) 
 	return out, nil
 }
 
-// separateLines splits values with several lines, such as those of a variable.
+// separateLines splits values with several lines, such as those of a variable, without blank
+// lines. An empty value stays: it is a mistake.
 func separateLines(values []string) (lines []string) {
 	for _, value := range values {
-		for line := range strings.SplitSeq(strings.TrimSpace(value), "\n") {
-			lines = append(lines, strings.TrimSpace(line))
+		for line := range strings.SplitSeq(value, "\n") {
+			if line = strings.TrimSpace(line); line != "" || !strings.Contains(value, "\n") {
+				lines = append(lines, line)
+			}
 		}
 	}
 	return lines

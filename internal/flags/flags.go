@@ -4,7 +4,7 @@
 //	help         the description; a field without it, and without cmd, is ignored
 //	name, short  the names; the default is the field's name in lower case with dashes
 //	env          the variable that sets it if the command line does not; an empty variable is
-//	             ignored unless the value is a text or a list of texts that may be empty
+//	             ignored unless the value is a text that may be empty, or a list with commas
 //	default      the default value; without it, the value of the field
 //	placeholder  the name of its value in help
 //	enum         the allowed values, separated by commas
@@ -252,7 +252,7 @@ func (v *flagValue) isText() bool {
 		return slices.Contains(v.allowed, "")
 	}
 	switch v.Value.Type() {
-	case "string", "stringSlice", "stringArray":
+	case "string", "stringSlice":
 		return true
 	}
 	return false

@@ -142,7 +142,7 @@ func TestCommandLine(t *testing.T) {
 // TestAnEmptyVariable is a text, and says nothing of a number, a duration or a condition, nor of
 // what can't be empty.
 func TestAnEmptyVariable(t *testing.T) {
-	for _, name := range []string{"PLANTED_BY", "FOREST_DEEP", "FOREST_WAIT", "FOREST_WET", "FOREST_TLS_KEY", "FOREST_WHERE", "FOREST_KIND", "FOREST_ORDER"} {
+	for _, name := range []string{"PLANTED_BY", "FOREST_DEEP", "FOREST_WAIT", "FOREST_WET", "FOREST_TLS_KEY", "FOREST_WHERE", "FOREST_KIND", "FOREST_ORDER", "FOREST_RULES"} {
 		t.Setenv(name, "")
 	}
 	said := typing(t, nil, "plant", "hill")
