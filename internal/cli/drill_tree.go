@@ -335,7 +335,11 @@ func (c copyFS) isExcluded(e fs.DirEntry) bool {
 // checkWorkspaceSize refuses a workspace that is too large to be copied for each tree.
 func checkWorkspaceSize(dir string) error {
 	var size int64
-	err := filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+	dir, err := filepath.EvalSymlinks(dir) // WalkDir would look at a link, not into it
+	if err != nil {
+		return fmt.Errorf("looking at the workspace: %w", err)
+	}
+	err = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
 			return err
 		}
