@@ -23,6 +23,36 @@ func TestADrillNamesItsDirectoryWhole(t *testing.T) {
 	}
 }
 
+// TestADrillCopiesWhateverAFileIsCalled: agents of a run see such files too.
+func TestADrillCopiesWhateverAFileIsCalled(t *testing.T) {
+	t.Parallel()
+	from, to := t.TempDir(), filepath.Join(t.TempDir(), "copy")
+	for _, dir := range []string{"sub\xffdir", "copies"} {
+		if err := os.Mkdir(filepath.Join(from, dir), 0o750); err != nil {
+			t.Skip("this file system takes only names in UTF-8:", err)
+		}
+	}
+	script := filepath.Join("sub\xffdir", "a\nscript\xff")
+	if err := os.WriteFile(filepath.Join(from, script), []byte("#!/bin/sh"), 0o700); err != nil { //nolint:gosec // a script
+		t.Fatal(err)
+	}
+	if err := os.Symlink("a\xff", filepath.Join(from, "link\xff")); err != nil {
+		t.Fatal(err)
+	}
+	if err := copyWorkspace(to, from, filepath.Join(from, "copies")); err != nil {
+		t.Fatal(err)
+	}
+	content, err := os.ReadFile(filepath.Join(to, script))
+	info, statErr := os.Stat(filepath.Join(to, script))
+	target, linkErr := os.Readlink(filepath.Join(to, "link\xff"))
+	if err := errors.Join(err, statErr, linkErr); err != nil || string(content) != "#!/bin/sh" || info.Mode()&0o100 == 0 || target != "a\xff" {
+		t.Errorf("the copies are %q of mode %s and a link to %q, %v", content, info.Mode(), target, err)
+	}
+	if _, err := os.Stat(filepath.Join(to, "copies")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the directory of copies is copied: %v", err)
+	}
+}
+
 // TestADrillMeasuresALinkedWorkspace, not the link.
 func TestADrillMeasuresALinkedWorkspace(t *testing.T) {
 	t.Parallel()

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -298,11 +299,23 @@ func (d *drillSetup) keepOriginal() error {
 }
 
 // copyWorkspace copies the files, directories and links of a directory. It excludes the directory
-// without, which contains the copies.
+// without, which contains the copies. [os.CopyFS] would refuse names that are not UTF-8.
 func copyWorkspace(to, from, without string) error {
 	copies, err := os.Stat(without)
 	if err == nil {
-		err = os.CopyFS(to, copyFS{os.DirFS(from).(fs.ReadLinkFS), copies})
+		from, err = filepath.EvalSymlinks(from)
+	}
+	if err == nil {
+		err = filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			name, err := filepath.Rel(from, path)
+			if err != nil {
+				return err
+			}
+			return copyEntry(filepath.Join(to, name), path, d, copies)
+		})
 	}
 	if err != nil {
 		return fmt.Errorf("copying the workspace: %w", err)
@@ -310,26 +323,43 @@ func copyWorkspace(to, from, without string) error {
 	return nil
 }
 
-// copyFS is a directory without what is not copied.
-type copyFS struct {
-	fs.ReadLinkFS
-	without os.FileInfo // the excluded directory
-}
-
-// ReadDir reads a directory.
-func (c copyFS) ReadDir(name string) ([]fs.DirEntry, error) {
-	entries, err := fs.ReadDir(c.ReadLinkFS, name)
-	return slices.DeleteFunc(entries, func(e fs.DirEntry) bool {
-		return e.Type()&^(fs.ModeDir|fs.ModeSymlink) != 0 || c.isExcluded(e)
-	}), err
-}
-
-func (c copyFS) isExcluded(e fs.DirEntry) bool {
-	if !e.IsDir() {
-		return false
+// copyEntry copies a file or a link, and creates a directory, unless it is the excluded one.
+func copyEntry(to, from string, d fs.DirEntry, without os.FileInfo) error {
+	switch d.Type() {
+	case fs.ModeDir:
+		if info, err := d.Info(); err != nil || os.SameFile(info, without) {
+			return cmp.Or(err, fs.SkipDir)
+		}
+		return os.Mkdir(to, 0o777) //nolint:gosec // less the umask
+	case fs.ModeSymlink:
+		target, err := os.Readlink(from)
+		if err != nil {
+			return err
+		}
+		return os.Symlink(target, to)
+	case 0:
+		return copyFile(to, from)
 	}
-	info, err := e.Info()
-	return err == nil && os.SameFile(info, c.without)
+	return nil
+}
+
+// copyFile copies a file, which may be executable.
+func copyFile(to, from string) error {
+	source, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer source.Close()
+	info, err := source.Stat()
+	if err != nil {
+		return err
+	}
+	target, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o666|info.Mode()&0o777)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(target, source)
+	return errors.Join(err, target.Close())
 }
 
 // checkWorkspaceSize refuses a workspace that is too large to be copied for each tree.
