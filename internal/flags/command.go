@@ -149,10 +149,16 @@ func checkHelpCommand(root *cobra.Command) {
 	}
 }
 
-// withSuggestions adds similar flags to the error for an unknown flag.
+// withSuggestions adds similar flags to the error for an unknown flag, or how to write a text that
+// was taken for one.
 func withSuggestions(err error, flags *pflag.FlagSet) error {
 	var unknown *pflag.NotExistError
-	if !errors.As(err, &unknown) || len(unknown.GetSpecifiedName()) <= suggestDistance {
+	switch {
+	case !errors.As(err, &unknown):
+		return err
+	case strings.ContainsAny(unknown.GetSpecifiedName()+unknown.GetSpecifiedShortnames(), " \t\n"):
+		return fmt.Errorf("%w; put -- before a text that begins with a dash", err)
+	case len(unknown.GetSpecifiedName()) <= suggestDistance:
 		return err
 	}
 	names := &cobra.Command{SuggestionsMinimumDistance: suggestDistance} // cobra finds similar names of commands

@@ -195,6 +195,14 @@ func TestMistakes(t *testing.T) {
 			t.Errorf("forest %s: %v, want a mistake of %s", line, said.err, want)
 		}
 	}
+	for _, text := range []string{"- an oak", "-v is no flag", "--shade is what it gives", "-\nan oak"} {
+		if said := typing(t, nil, "plant", "hill", "--owner", "me", text); said.err == nil || !strings.HasSuffix(said.err.Error(), "; put -- before a text that begins with a dash") {
+			t.Errorf("the text %q: %v", text, said.err)
+		}
+		if said := typing(t, nil, "plant", "hill", "--owner", "me", "--", text); said.err != nil || !reflect.DeepEqual(said.Plant.Words, []string{text}) {
+			t.Errorf("the text %q after --: %q, %v", text, said.Plant.Words, said.err)
+		}
+	}
 	var usage *flags.UsageError
 	burnt := errors.New("burnt")
 	if said := typing(t, burnt, "trees", "fell"); !errors.Is(said.err, burnt) || errors.As(said.err, &usage) {
