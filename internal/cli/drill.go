@@ -78,9 +78,7 @@ func (d *drillCommand) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	if baseline.logErrors != nil {
-		a.complain("undisturbed: " + baseline.logErrors.Error())
-	}
+	a.reportUndisturbed(baseline)
 	plan := numbered(drill.Plan(baseline.steps, d.Faults))
 	if err := d.checkOnly(len(plan)); err != nil { // there may be fewer moments than requested faults
 		return err
@@ -104,6 +102,16 @@ func (d *drillCommand) Run(ctx context.Context, a *app) error {
 		return exitCode(exitFailed)
 	}
 	return nil
+}
+
+// reportUndisturbed reports what has gone wrong without a fault.
+func (a *app) reportUndisturbed(baseline *drillResult) {
+	if baseline.logErrors != nil {
+		a.complain("undisturbed: " + baseline.logErrors.Error())
+	}
+	if why := reasonText(baseline.root.GetReason(), baseline.root.GetDetail()); outcome(baseline.root) != nil && why != "" {
+		a.complain("undisturbed: " + why)
+	}
 }
 
 // checkOnly checks --only against the number of trees; 0 means that the number is not known yet.
