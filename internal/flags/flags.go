@@ -298,7 +298,8 @@ func joinLines(text string) string {
 	return strings.Join(lines, ",")
 }
 
-// trimList removes the spaces around the values of a list whose values are separated by commas.
+// trimList removes the spaces around the values of a list whose values are separated by commas, and
+// empty values: a path that is empty would be the current directory.
 func (v *flagValue) trimList() {
 	list, ok := v.Value.(pflag.SliceValue)
 	if !ok || v.Value.Type() != "stringSlice" {
@@ -308,7 +309,7 @@ func (v *flagValue) trimList() {
 	for i, value := range values {
 		values[i] = strings.TrimSpace(value)
 	}
-	_ = list.Replace(values) // of a list of texts it can't fail
+	_ = list.Replace(slices.DeleteFunc(values, isEmpty)) // of a list of texts it can't fail
 }
 
 func isEmpty(text string) bool { return text == "" }

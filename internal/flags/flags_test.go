@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -120,6 +121,11 @@ func TestCommandLine(t *testing.T) {
 	t.Setenv("FOREST_NEAR", "brook,\n  road\n\nmill\n")
 	if said = typing(t, nil, "plant", "hill"); said.err != nil || !reflect.DeepEqual(said.Plant.Near, []string{"brook", "road", "mill"}) {
 		t.Errorf("a variable with several lines: %+v, %v", said.Plant.Near, said.err)
+	}
+	for _, text := range []string{"brook,", " brook ,, ", ",brook\n"} { // an empty path would be the current directory
+		if said = typing(t, nil, "plant", "hill", "--near", text, "--near", " "); said.err != nil || !slices.Equal(said.Plant.Near, []string{"brook"}) {
+			t.Errorf("the list %q has %q, %v", text, said.Plant.Near, said.err)
+		}
 	}
 	labels := map[string]string{"of": "a=1,b=2", "is": `"old"`, "was": ""}
 	if said = typing(t, nil, "plant", "hill", "--labels", "of=a=1,b=2", "--labels", `is="old"`, "--labels=was="); said.err != nil || !reflect.DeepEqual(said.Plant.Labels, labels) {
