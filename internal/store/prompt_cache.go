@@ -31,10 +31,12 @@ func (p *promptCache) put(id tree.SessionID, v *tree.View) {
 		}
 		row := cachedMessage(id, m)
 		p.messages[key] = row
-		if p.bytes += row.size(); p.bytes > maxPromptBytes {
-			clear(p.messages)
-			p.bytes = 0
-		}
+		p.bytes += row.size()
+	}
+	// Only now, or a run's second message would look like its first.
+	if p.bytes > maxPromptBytes {
+		clear(p.messages)
+		p.bytes = 0
 	}
 }
 

@@ -39,7 +39,7 @@ func (d Dialect) Run(t *testing.T) {
 		"Timers": timers, "Attempts": attempts, "Claims": claims, "SettledCalls": settledCalls, "Workers": workers, "Drains": drains, "Definitions": definitions, "TenantAgents": tenantAgents, "AgentsThen": agentsThen, "Pins": pins, "Bytes": anyBytes,
 		"Histories": histories, "Callbacks": callbacks, "CallbacksOfApprovals": callbacksOfApprovals, "CallbackHosts": callbackHosts, "CallbackRound": callbackRound, "Branches": branches, "Summaries": summaries, "Beginnings": beginnings,
 		"Approvals": approvals, "Shells": shells, "ShellCaps": shellCaps,
-		"Openings": openings, "Looks": looks,
+		"Openings": openings, "Looks": looks, "PromptOfMany": promptOfMany,
 		"Inbox": inbox, "TracedLater": tracedLater, "ClockSetBack": clockSetBack, "ReplicasSetBack": replicasSetBack, "ClockAhead": clockAhead, "Output": readOutput, "Filter": filter, "Purge": purge, "PurgeSteps": purgeSteps, "Old": old,
 	} {
 		t.Run(name, func(t *testing.T) {

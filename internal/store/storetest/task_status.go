@@ -206,3 +206,20 @@ func (b *bundle) misses(what, tenant string, id tree.SessionID, task tree.TaskID
 		b.t.Errorf("%s and its output was answered %v", what, err)
 	}
 }
+
+// promptOfMany: a run that starts with several messages was asked with the first of them, also where
+// the cache of prompts was full just then.
+func promptOfMany(t *testing.T, d Dialect) {
+	b := setup(t, d)
+	id, root := session(1), b.create(1, "go")
+	b.claim(id, root)
+	b.must(id, tree.Send{Message: say(strings.Repeat("first ", 2<<10))})
+	b.must(id, tree.Send{Message: say("second")})
+	for n := range 2 {
+		b.create(2+n, strings.Repeat("x", 1<<20-2<<10))
+	}
+	b.must(id, tree.Cancel{}) // the messages start the next run
+	b.claim(id, root).answers("done")
+	eq(t, "the run", must[*tree.Task](t)(b.Task(t.Context(), id, root)).Run, 2)
+	b.looksAt(id)
+}
