@@ -7,7 +7,8 @@ import "context"
 // so that connections are left for this replica's own steps and for coalesced reads.
 const maxScanRows = 5000
 
-// maxConcurrentScans is half of the default number of read connections.
+// maxConcurrentScans is half of the read connections: of PostgreSQL's default number, and of the least
+// that SQLite has.
 const maxConcurrentScans = maxReadConns / 2
 
 // scanLimiter is a reader for reads that clients can make long. A read waits while too many others

@@ -173,3 +173,44 @@ func (db *slow) load(ctx context.Context, lookups ...lookup) error {
 		return ctx.Err()
 	}
 }
+
+// TestScansLeaveConnections: with as many long reads as may run at once, there is a connection for
+// other reads, whatever the database.
+func TestScansLeaveConnections(t *testing.T) {
+	t.Parallel()
+	for dialect, name := range map[string]func(t *testing.T) string{
+		"SQLite":     func(t *testing.T) string { return filepath.Join(t.TempDir(), "coppice.db") },
+		"PostgreSQL": func(t *testing.T) string { return pgtest.Start(t).Database(t) },
+	} {
+		t.Run(dialect, func(t *testing.T) {
+			t.Parallel()
+			s, err := Open(t.Context(), Config{Database: name(t)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = s.Close() })
+			var scans sync.WaitGroup
+			begun, goOn := make(chan struct{}), make(chan struct{})
+			for range maxConcurrentScans {
+				scans.Go(func() {
+					err := s.scans.load(t.Context(), lookup{"installation", [][]any{{}}, func(row row) error {
+						begun <- struct{}{}
+						<-goOn
+						return row.Scan(new(string))
+					}})
+					if err != nil {
+						t.Error(err)
+					}
+				})
+				<-begun
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			if _, err := s.Session(ctx, "acme", tree.SessionID{1}); !errors.Is(err, tree.ErrNoSession) {
+				t.Errorf("a read beside the long ones: %v", err)
+			}
+			close(goOn)
+			scans.Wait()
+		})
+	}
+}

@@ -67,8 +67,9 @@ func openLocked(ctx context.Context, file string, logger *slog.Logger) (*sqlite,
 	if err != nil {
 		return nil, err
 	}
-	reads.SetMaxOpenConns(max(4, runtime.NumCPU()))
-	reads.SetMaxIdleConns(max(4, runtime.NumCPU()))
+	conns := max(maxReadConns, runtime.NumCPU()) // also with few processors, scans leave some of them
+	reads.SetMaxOpenConns(conns)
+	reads.SetMaxIdleConns(conns)
 	db := &sqlite{
 		pools: []*sql.DB{writes, reads}, reads: reads,
 		saving: map[string]driver.Stmt{}, asking: map[string]*sql.Stmt{}, reading: map[string]*sql.Stmt{},
