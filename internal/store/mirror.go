@@ -1,6 +1,7 @@
 package store
 
 import (
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -240,6 +241,8 @@ func (m *mirror) load(now time.Time, rows []Ready) {
 			m.remove(task)
 		}
 	}
+	// Picks read only the lines of sessions with runs, so nothing else removes these.
+	maps.DeleteFunc(m.lines, func(_ sessionLine, h *runHeap) bool { return !h.hasQueued(byPrecedence) })
 	m.complete, m.loadFrom, m.picked = true, now.Add(mirrorFor), nil
 	if len(m.runs) == 0 {
 		m.loadFrom = now.Add(mirrorEmptyFor)

@@ -220,7 +220,7 @@ func pop[Of comparable](heaps map[Of]*runHeap, of Of, order heapOrder, most int)
 		h := heaps[of]
 		for n := 0; n < most && h != nil && len(*h) > 0; {
 			next := heap.Pop(h).(heapRun) // only push adds to it
-			if !next.queued[order] || next.tag != next.fairTag {
+			if !next.isQueued(order) {
 				continue
 			}
 			next.queued[order] = false
@@ -243,6 +243,13 @@ type heapRun struct {
 	*mirroredRun
 	precedence int
 	tag        int64
+}
+
+// isQueued reports whether the run waits in this place.
+func (r heapRun) isQueued(order heapOrder) bool { return r.queued[order] && r.tag == r.fairTag }
+
+func (h runHeap) hasQueued(order heapOrder) bool {
+	return slices.ContainsFunc(h, func(r heapRun) bool { return r.isQueued(order) })
 }
 
 // Len implements heap.Interface.

@@ -98,6 +98,26 @@ func TestMirrorTurns(t *testing.T) {
 	}
 }
 
+// TestMirrorForgets: of runs with precedence that have gone before they were picked, such as those of
+// a tree that was canceled, nothing is kept.
+func TestMirrorForgets(t *testing.T) {
+	m := newMirrored(t)
+	m.reads(nil, func() {})
+	first, second := run(1, 1), run(2, 1)
+	first.Precedence, second.Precedence, second.Session = 1, 1, tree.SessionID{2}
+	m.committed(m.now, nil, []Ready{first, second}, false)
+	m.committed(m.now, []tree.TaskID{first.Task}, nil, false)
+	m.now = m.now.Add(mirrorFor)
+	m.reads([]Ready{second}, func() {})
+	if _, kept := m.lines[first.line()]; kept || len(m.lines) != 1 {
+		t.Errorf("lines of %d sessions are kept, also that of a run that has gone: %v", len(m.lines), kept)
+	}
+	m.expects(map[byte]int64{2: 1})
+	if len(m.lines)+len(m.queues) != 0 {
+		t.Errorf("%d lines and %d queues are kept without a run that waits", len(m.lines), len(m.queues))
+	}
+}
+
 // TestMirrorIncomplete: runs are picked from the table once they may be held back, while another
 // replica is there, and if a commit may have gone unnoticed.
 func TestMirrorIncomplete(t *testing.T) {
