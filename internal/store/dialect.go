@@ -21,6 +21,8 @@ type database interface {
 	loadCoalesced(ctx context.Context, lookups ...lookup) error
 	// exclusive reports whether nobody else can have the database open.
 	exclusive() bool
+	// readConns is how many connections read at most.
+	readConns() int
 	// layout is how rows of the newest form are laid out.
 	layout() layout
 	// writer opens a connection that writes; timeout limits each transaction. An exclusive database

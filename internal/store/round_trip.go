@@ -13,6 +13,8 @@ import (
 // of a connection a quarter of an hour later, or never.
 var errNoAnswer = errors.New("the database did not respond in time")
 
+func (db *postgres) readConns() int { return int(db.reads.Config().MaxConns) }
+
 // roundTrip sends a batch on a pooled connection. The timeout applies to getting the connection,
 // and again to the server's answer. A transientError says that the connection was lost, or that
 // there is none.

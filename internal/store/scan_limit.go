@@ -8,7 +8,7 @@ import "context"
 const maxScanRows = 5000
 
 // maxConcurrentScans is half of the read connections: of PostgreSQL's default number, and of the least
-// that SQLite has.
+// that SQLite has. If a URL asks for fewer connections, it is half of those.
 const maxConcurrentScans = maxReadConns / 2
 
 // scanLimiter is a reader for reads that clients can make long. A read waits while too many others
@@ -19,7 +19,7 @@ type scanLimiter struct {
 }
 
 func newScanLimiter(db database) scanLimiter {
-	return scanLimiter{db, make(chan struct{}, maxConcurrentScans)}
+	return scanLimiter{db, make(chan struct{}, min(maxConcurrentScans, max(1, db.readConns()/2)))}
 }
 
 func (s scanLimiter) load(ctx context.Context, lookups ...lookup) error {

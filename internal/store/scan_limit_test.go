@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -159,6 +160,8 @@ type slow struct {
 	goOn         chan struct{}
 }
 
+func (*slow) readConns() int { return maxReadConns }
+
 func (db *slow) load(ctx context.Context, lookups ...lookup) error {
 	if lookups[0].name == "timers_due" {
 		return nil
@@ -181,6 +184,13 @@ func TestScansLeaveConnections(t *testing.T) {
 	for dialect, name := range map[string]func(t *testing.T) string{
 		"SQLite":     func(t *testing.T) string { return filepath.Join(t.TempDir(), "coppice.db") },
 		"PostgreSQL": func(t *testing.T) string { return pgtest.Start(t).Database(t) },
+		"few connections": func(t *testing.T) string {
+			url := pgtest.Start(t).Database(t)
+			if !strings.Contains(url, "?") {
+				url += "?"
+			}
+			return url + "&pool_max_conns=4"
+		},
 	} {
 		t.Run(dialect, func(t *testing.T) {
 			t.Parallel()
@@ -191,7 +201,7 @@ func TestScansLeaveConnections(t *testing.T) {
 			t.Cleanup(func() { _ = s.Close() })
 			var scans sync.WaitGroup
 			begun, goOn := make(chan struct{}), make(chan struct{})
-			for range maxConcurrentScans {
+			for range cap(s.scans.running) {
 				scans.Go(func() {
 					err := s.scans.load(t.Context(), lookup{"installation", [][]any{{}}, func(row row) error {
 						begun <- struct{}{}

@@ -161,6 +161,8 @@ func (db *sqlite) close() error {
 // exclusive is true: the file is locked.
 func (*sqlite) exclusive() bool { return true }
 
+func (db *sqlite) readConns() int { return db.reads.Stats().MaxOpenConnections }
+
 // layout is the plain one: in SQLite a zero takes no more room than NULL, and long values have
 // pages of their own.
 func (*sqlite) layout() layout { return layout{} }
