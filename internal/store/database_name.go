@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path/filepath"
 	"regexp"
 	"strings"
 
@@ -38,6 +39,8 @@ func normalizeDatabase(database string) (string, error) {
 		return "", fmt.Errorf("%w: it has another scheme", ErrNoDatabase)
 	case keyword.MatchString(database) || len(setting.FindAllString(database, 2)) == 2:
 		return "", fmt.Errorf("%w: it has settings like host=..., which a URL has after a ?", ErrNoDatabase)
+	case filepath.Clean(database) == ":memory:":
+		return "", fmt.Errorf("%w: SQLite would have it in memory, where each connection has a database of its own", ErrNoDatabase)
 	case login.MatchString(database):
 		return "", fmt.Errorf("%w: it has a user and a host, but no scheme", ErrNoDatabase)
 	}

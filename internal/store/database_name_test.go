@@ -29,6 +29,8 @@ func TestNoDatabase(t *testing.T) {
 		"postgres://coppice:1234/geheim-1@db/coppice",
 		"postgres://coppice:a%zzgeheim-1@db/coppice",
 		"postgres://coppice@db/coppice?sslmode=other",
+		":memory:",
+		"./:memory:",
 	} {
 		_, err := store.Open(t.Context(), store.Config{Database: name})
 		if !errors.Is(err, store.ErrNoDatabase) || strings.Contains(err.Error(), "geheim") {
