@@ -135,6 +135,20 @@ func exchange(t *testing.T, box *Sandbox, y *yard, place string) {
 	t.Logf("%d commands ran in the directory, %d did not start", ran, refused)
 }
 
+// TestReadableAboveTheSystem: what commands may read can contain paths of the system, some of which
+// are links there.
+func TestReadableAboveTheSystem(t *testing.T) {
+	t.Parallel()
+	for kind, config := range map[string]Config{"confined": {}, "plain": {Mode: BestEffort, ways: []way{}}} {
+		config.Readable = []string{"/etc"}
+		out, err := output(t, box(t, config), Command{Argv: []string{"bash", "-c", "cat /etc/hostname /etc/issue; id -un 0"}, Dir: t.TempDir()}, "")
+		issue, _ := os.ReadFile("/etc/issue") // it may be missing
+		if err != nil || !strings.HasSuffix(out, string(issue)+"root\n") {
+			t.Errorf("%s: %v: %s", kind, err, out)
+		}
+	}
+}
+
 // TestLinkToReadable replaces what commands may read.
 func TestLinkToReadable(t *testing.T) {
 	t.Parallel()

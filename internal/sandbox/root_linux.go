@@ -27,7 +27,7 @@ func buildRoot(s spec) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("parting from the machine's mounts: %w", err)
 	}
-	mounts, err := detachTrees(append(systemTrees(), s.Trees...))
+	mounts, err := detachTrees(append(systemTreesBeside(s.Trees), s.Trees...))
 	if err != nil {
 		return err
 	}
@@ -211,6 +211,18 @@ func systemTrees() []tree {
 		}
 	}
 	return trees
+}
+
+// systemTreesBeside returns the system paths that other trees do not show already. Within those, a
+// link may be in the place of a mount.
+func systemTreesBeside(trees []tree) []tree {
+	var shown []string
+	for _, t := range trees {
+		if !t.Writable {
+			shown = append(shown, t.At)
+		}
+	}
+	return slices.DeleteFunc(systemTrees(), func(t tree) bool { return below(t.At, shown) })
 }
 
 func linkSystem(root *os.Root) error {
