@@ -25,12 +25,8 @@ import (
 	"github.com/coppice-run/coppice/internal/wire"
 )
 
-// Maximum message sizes. A request has at most a few parts of the maximum size of a part; a
-// response may hold a large tree.
-const (
-	maxRequestBytes  = 16 << 20
-	maxResponseBytes = 64 << 20
-)
+// maxRequestBytes bounds one request, which has at most a few parts of the maximum size of a part.
+const maxRequestBytes = 16 << 20
 
 // Keepalive: a client may ping each minPingInterval. The server pings a connection that is silent
 // for pingAfter, and closes it if there is no answer within pingTimeout.
@@ -79,7 +75,7 @@ func New(svc *orchestrator.Service, secrets *redact.Redactor, security auth.Serv
 		grpc.Creds(security.Transport()),
 		grpc.ForceServerCodecV2(wire.NewCodec()),
 		grpc.MaxRecvMsgSize(maxRequestBytes),
-		grpc.MaxSendMsgSize(maxResponseBytes),
+		grpc.MaxSendMsgSize(wire.MaxResponseBytes),
 		grpc.ChainUnaryInterceptor(unaryTrace, statusUnary, recoverUnary, access.unary, unaryClean(secrets)),
 		grpc.ChainStreamInterceptor(around(access)...),
 	)...)

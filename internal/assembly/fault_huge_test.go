@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/coppice-run/coppice/internal/assembly"
+	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 	"github.com/coppice-run/coppice/internal/model"
 	"github.com/coppice-run/coppice/internal/policy"
 	"github.com/coppice-run/coppice/internal/tool"
@@ -75,4 +76,32 @@ steps:
 	}
 	c.sound()
 	t.Logf("a result of %d bytes: at most %d stored, all of it kept", len(text), most)
+}
+
+// TestATranscriptThatCannotBeSent: a conversation with a message that is larger than a response may
+// be ends the run that needs it, which otherwise would be handed to one stream after another for
+// ever.
+func TestATranscriptThatCannotBeSent(t *testing.T) {
+	t.Parallel()
+	a := takeApart(t)
+	a.limits.PartBytes = 14 << 20
+	_, addr := a.orchestrator()
+	a.worker(addr, `
+steps:
+  - when: {turn: 1}
+    calls: [{tool: flood}, {tool: flood}, {tool: flood}, {tool: flood}, {tool: flood}]
+  - text: done
+`, func(w *assembly.Worker) { w.Tools = []tool.Tool{flood{strings.Repeat("x", a.limits.PartBytes)}} })
+	c := a.client(addr)
+	session := c.create("go").GetId()
+	if got := c.doneWith(session); got != "done" {
+		t.Errorf("the root says %q", got)
+	}
+	if _, err := c.SendMessage(c.ctx(), &pb.SendMessageRequest{SessionId: session, Message: &pb.UserMessage{Text: "again"}}); err != nil {
+		t.Fatal(err)
+	}
+	if root := c.wait(session, ""); root.GetReason() != pb.Reason_REASON_POISONED {
+		t.Errorf("the root ended as %s, %s: %s", root.GetState(), root.GetReason(), root.GetDetail())
+	}
+	c.sound()
 }

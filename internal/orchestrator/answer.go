@@ -110,7 +110,7 @@ func (l *slot) readBoundary(ctx context.Context, lease *lease, last int) (*pb.Bo
 		}
 		shown.Blocks = unknown
 	}
-	return out, nil
+	return out, checkSendable(out.SizeVT())
 }
 
 func lostResponse(detail string) *pb.WorkResponse {

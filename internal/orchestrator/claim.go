@@ -165,8 +165,11 @@ func (l *slot) buildAssignment(
 	}
 	known := countHeld(seen.Messages, has)
 	a.HeldMessages = int32(known)
-	out := []*pb.WorkResponse{{Kind: &pb.WorkResponse_Assignment{Assignment: a}}}
-	return append(out, transcriptChunks(wire.Messages(seen.Messages[known:]))...), nil
+	chunks, err := transcriptChunks(wire.Messages(seen.Messages[known:]))
+	if err != nil {
+		return nil, err
+	}
+	return append([]*pb.WorkResponse{{Kind: &pb.WorkResponse_Assignment{Assignment: a}}}, chunks...), nil
 }
 
 // countHeld returns how many of the messages the worker holds already. A summary replaces the first
@@ -179,19 +182,37 @@ func countHeld(messages []tree.Message, has *pb.TranscriptHeld) int {
 	return n
 }
 
+// maxMessageBytes bounds the messages of a transcript in one response, which also carries other
+// things. A response that is too large breaks the stream, and every other stream that its worker
+// would continue the attempt over.
+const maxMessageBytes = wire.MaxResponseBytes - 8<<20
+
+// checkSendable refuses what no response can carry.
+func checkSendable(size int) error {
+	if size > maxMessageBytes {
+		return tree.ErrTooLarge.With("a part of the transcript has %d bytes, at most %d can be sent to a worker", size, maxMessageBytes)
+	}
+	return nil
+}
+
 // transcriptChunks splits a transcript into responses. The last one is marked.
-func transcriptChunks(messages []*pb.Message) []*pb.WorkResponse {
+func transcriptChunks(messages []*pb.Message) ([]*pb.WorkResponse, error) {
 	pieces := wire.Pieces(messages)
 	if len(pieces) == 0 {
 		pieces = append(pieces, nil)
 	}
 	out := make([]*pb.WorkResponse, len(pieces))
 	for i, piece := range pieces {
+		if len(piece) == 1 { // only such a piece may be large
+			if err := checkSendable(piece[0].SizeVT()); err != nil {
+				return nil, err
+			}
+		}
 		out[i] = &pb.WorkResponse{Kind: &pb.WorkResponse_Transcript{Transcript: &pb.TranscriptChunk{
 			Messages: piece, Last: i == len(pieces)-1,
 		}}}
 	}
-	return out
+	return out, nil
 }
 
 // submitAttempt submits a claim or a reattachment, unless it could not be read.

@@ -86,6 +86,9 @@ func MessagesFrom(ms []*pb.Message) ([]tree.Message, error) {
 	return out, nil
 }
 
+// MaxResponseBytes bounds one response. A large tree is a large response.
+const MaxResponseBytes = 64 << 20
+
 // pieceBytes is the approximate maximum size of a piece of a transcript.
 const pieceBytes = 256 << 10
 
