@@ -15,7 +15,7 @@ type LimitFlags struct {
 	MaxRunning int `env:"COPPICE_MAX_RUNNING" default:"64" help:"Maximum number of running tasks of one session; others are queued."`
 	MaxQueue   int `env:"COPPICE_MAX_QUEUE" default:"20000" help:"Maximum number of tasks of one session that wait for a worker; 0 means no limit."`
 	MaxOutput  int `env:"COPPICE_MAX_OUTPUT_BYTES" default:"30720" help:"How much of a task's output is shown, in bytes; of longer output, the end is shown. 0 means the default."`
-	MaxPart    int `env:"COPPICE_MAX_PART_BYTES" default:"1048576" help:"Maximum size of one message part, in bytes."`
+	MaxPart    int `env:"COPPICE_MAX_PART_BYTES" default:"1048576" help:"Maximum size of one message part, in bytes; at most 15728640."`
 
 	RunLimitFlags
 

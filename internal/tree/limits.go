@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 )
@@ -51,6 +52,10 @@ func DefaultLimits() Limits {
 	}
 }
 
+// maxPartBytes is the greatest cap on parts. A part has to fit into a request of 16 MiB: a worker
+// would repeat a request that is refused for its size for ever.
+const maxPartBytes = 15 << 20
+
 // Validate refuses an invalid cap.
 func (l Limits) Validate() error {
 	for _, c := range []struct {
@@ -65,6 +70,12 @@ func (l Limits) Validate() error {
 		if c.cap < c.least {
 			return fmt.Errorf("the cap on %s is %d, must be at least %d", c.name, c.cap, c.least)
 		}
+		if c.cap > math.MaxInt32 { // in messages and tables they have 32 bits
+			return fmt.Errorf("the cap on %s is %d, must be at most %d", c.name, c.cap, math.MaxInt32)
+		}
+	}
+	if l.PartBytes > maxPartBytes {
+		return fmt.Errorf("the cap on part bytes is %d, must be at most %d", l.PartBytes, maxPartBytes)
 	}
 	if l.RunTimeout < 0 {
 		return errors.New("the time for a run must not be negative")

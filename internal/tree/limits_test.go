@@ -22,6 +22,10 @@ func TestLimitsValidate(t *testing.T) {
 		"part":      func(l *Limits) { l.PartBytes = 0 },
 		"inbox":     func(l *Limits) { l.Inbox = -5 },
 		"time":      func(l *Limits) { l.RunTimeout = -1 },
+		// what a message, a column or a request can't hold
+		"too many iterations": func(l *Limits) { l.RootIterations = 1 << 32 },
+		"too many tasks":      func(l *Limits) { l.Running = 1 << 32 },
+		"too large parts":     func(l *Limits) { l.PartBytes = 16 << 20 },
 	} {
 		l := DefaultLimits()
 		spoil(&l)
