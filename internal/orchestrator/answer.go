@@ -30,8 +30,8 @@ func (l *slot) respond(ctx context.Context, a *exchange) ([]*pb.WorkResponse, er
 	}
 	lease := l.state.currentLease()
 	switch {
-	case lease == nil:
-		return nil, nil // the worker has been told that the attempt is over
+	case lease == nil || lease != a.lease:
+		return nil, nil // the worker has been told that the attempt is over, and may have another run by now
 	case err != nil:
 		return nil, err
 	}

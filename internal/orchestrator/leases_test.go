@@ -1,8 +1,12 @@
 package orchestrator
 
 import (
+	"errors"
+	"log/slog"
 	"testing"
+	"time"
 
+	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
@@ -163,5 +167,25 @@ func TestALateGrantReplacesNoLaterAttempt(t *testing.T) {
 	}
 	if l.revoke(tree.SessionID{}, task, 2); !l.isRevoked(later) || len(look) != 1 {
 		t.Error("the later attempt does not hear that it was ended")
+	}
+}
+
+// TestALateAnswerIsNotOfTheNextAttempt: an attempt was revoked while a request of it waited, and the
+// slot stood by and has got another run. The outcome of the request does not end that one.
+func TestALateAnswerIsNotOfTheNextAttempt(t *testing.T) {
+	t.Parallel()
+	svc := &Service{leases: newLeases(), backlog: newBacklog()}
+	svc.Logger, svc.Now = slog.New(slog.DiscardHandler), time.Now
+	last, next := newLease(&tree.Task{ID: tree.TaskID{1}, Epoch: 1}, "", workerInfo{}), newLease(&tree.Task{ID: tree.TaskID{2}, Epoch: 1}, "", workerInfo{})
+	l := &slot{svc: svc, state: slotState{lease: next}}
+	a := &exchange{req: &pb.WorkRequest{Kind: &pb.WorkRequest_Progress{}}, lease: last, err: tree.ErrStale}
+	if responses, err := l.respond(t.Context(), a); err != nil || len(responses) > 0 {
+		t.Errorf("the next attempt is answered with %v, %v", responses, err)
+	}
+	if a.lease = next; l.state.currentLease() != next {
+		t.Error("the next attempt is not on the stream any more")
+	}
+	if _, err := l.respond(t.Context(), a); !errors.Is(err, tree.ErrStale) {
+		t.Errorf("a request of its own is answered with %v", err)
 	}
 }

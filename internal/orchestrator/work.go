@@ -37,7 +37,8 @@ type WorkStream interface {
 type exchange struct {
 	req     *pb.WorkRequest
 	pending *store.Pending
-	err     error // the request was refused before it was submitted
+	err     error  // the request was refused before it was submitted
+	lease   *lease // the attempt that the request is about; nil for a claim or a reattachment
 
 	expected    *expectation  // for a claim, a reattachment, or a run that replaces the slot's own
 	mayGrant    bool          // the request may grant an attempt: its outcome is awaited even if the stream breaks
@@ -235,8 +236,8 @@ func (l *slot) handleHello(hello *pb.Hello) {
 // submit hands a request to the store. A request that the worker sent before it knew that its
 // attempt was over is not wanted, and gets no answer. An error ends the stream.
 func (l *slot) submit(req *pb.WorkRequest) (a *exchange, wanted bool, err error) {
-	a = &exchange{req: req}
 	lease := l.state.currentLease()
+	a = &exchange{req: req, lease: lease}
 	claim, reattach := req.GetClaim(), req.GetReattach()
 	if (claim != nil || reattach != nil) && (lease != nil || l.onStandby.Load() != nil || l.claiming.Swap(true)) {
 		return a, false, tree.ErrBadInput.With("the slot cannot claim while its stream has an attempt or may get one")
