@@ -1,6 +1,7 @@
 package orchestrator
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -12,8 +13,17 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
+// closedStream is a stream whose worker is gone.
+type closedStream struct{ WorkStream }
+
+func (closedStream) Context() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}
+
 // TestAReplicaThatSeemsDeadGivesNoRuns to slots that are offered with the end of their last run, nor
-// to slots that stand by: others would take these runs at once.
+// to slots that stand by, and none continues over its streams: others would take these runs at once.
 func TestAReplicaThatSeemsDeadGivesNoRuns(t *testing.T) {
 	t.Parallel()
 	db, err := store.Open(t.Context(), store.Config{
@@ -46,6 +56,13 @@ func TestAReplicaThatSeemsDeadGivesNoRuns(t *testing.T) {
 		if a.mayGrant != want {
 			t.Errorf("the slot may get a run: %v", a.mayGrant)
 		}
+		back, _, err := (&slot{svc: svc, stream: closedStream{}}).submit(&pb.WorkRequest{Kind: &pb.WorkRequest_Reattach{Reattach: &pb.Reattach{
+			SessionId: held.session.String(), TaskId: held.task.String(), Epoch: 1, Nonce: 1,
+		}}})
+		if refused := tree.CodeOf(back.err) == tree.CodeUnavailable; err != nil || refused == want {
+			t.Errorf("a run that wants to continue here is refused: %v, %v", back.err, err)
+		}
+		back.finish(svc)
 		svc.openStandby()
 		if svc.standby.closed == want {
 			t.Errorf("slots may stand by: %v", !svc.standby.closed)

@@ -100,7 +100,7 @@ func (s *Service) heartbeat(ctx context.Context) error {
 }
 
 // isSilent reports whether other replicas may believe that this one is dead, and take its runs. It
-// claims none then.
+// takes none then: neither one that is claimed nor one that continues over another stream.
 func (s *Service) isSilent() bool {
 	return !s.Store.Exclusive() && s.contact.silence(s.Now()) > s.replicaTimeout()
 }

@@ -248,7 +248,7 @@ func (l *slot) submit(req *pb.WorkRequest) (a *exchange, wanted bool, err error)
 	switch {
 	case claim != nil && (claim.GetProtocol() > wire.Protocol || claim.GetProtocol() < wire.OldestProtocol):
 		a.err = errUnsupportedProtocol
-	case claim != nil && l.svc.isSilent():
+	case (claim != nil || reattach != nil) && l.svc.isSilent():
 		a.err = tree.ErrUnavailable.With("replica %s cannot record that it is alive", l.svc.Replica)
 	case claim != nil:
 		session, cmd, err := wire.ClaimFrom(claim)
