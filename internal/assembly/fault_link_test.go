@@ -2,6 +2,7 @@ package assembly_test
 
 import (
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -141,3 +142,18 @@ func TestSilenceIsNoOffence(t *testing.T) {
 // suspicious is after how long gRPC's own defaults end the connection of a client
 // that pings as often as ours do.
 const suspicious = 45 * time.Second
+
+// TestASlowLinkCarriesLargeMessages: a prompt and an answer each take longer over the worker's link
+// than a side waits for one that is silent.
+func TestASlowLinkCarriesLargeMessages(t *testing.T) {
+	t.Parallel()
+	a, c, addr := alone(t)
+	between := link(t, addr)
+	between.Set(chaos.Conditions{Rate: 150 << 10})
+	a.worker(between.Addr(), `steps: [{text: '{{.Prompt}}'}]`, nil)
+	session := c.create(strings.Repeat("a long prompt ", 50<<10))
+	root := c.wait(session.GetId(), "")
+	if root.GetState() != pb.TaskState_TASK_STATE_COMPLETED || root.GetEpoch() != 1 {
+		t.Errorf("epoch %d is %s: %s", root.GetEpoch(), root.GetState(), root.GetDetail())
+	}
+}

@@ -168,6 +168,11 @@ func (l *slot) sendHeartbeats() {
 func (l *slot) send(r *pb.WorkResponse) error {
 	l.sending.Lock()
 	defer l.sending.Unlock()
+	if large := wire.Announcement(r.SizeVT()); large != nil {
+		if err := l.stream.Send(&pb.WorkResponse{Kind: &pb.WorkResponse_Heartbeat{Heartbeat: large}}); err != nil {
+			return err
+		}
+	}
 	return l.stream.Send(r)
 }
 
@@ -178,7 +183,7 @@ func (l *slot) receiveRequests() error {
 		if err != nil {
 			return err
 		}
-		l.silence.Break()
+		l.silence.Break(req.GetHeartbeat())
 		switch k := req.GetKind().(type) {
 		case *pb.WorkRequest_Heartbeat:
 			l.beats.Store(true)

@@ -91,6 +91,11 @@ func openStream(opening context.Context, client pb.WorkerServiceClient, endpoint
 func (s *workStream) send(r *pb.WorkRequest) error {
 	s.sendMu.Lock()
 	defer s.sendMu.Unlock()
+	if large := wire.Announcement(r.SizeVT()); large != nil {
+		if err := s.rpc.Send(&pb.WorkRequest{Kind: &pb.WorkRequest_Heartbeat{Heartbeat: large}}); err != nil {
+			return err
+		}
+	}
 	return s.rpc.Send(r)
 }
 
@@ -104,7 +109,7 @@ func (s *workStream) closeSend() error {
 // receive returns the next response.
 func (s *workStream) receive() (*pb.WorkResponse, error) {
 	resp, err := s.rpc.Recv()
-	s.silence.Break()
+	s.silence.Break(resp.GetHeartbeat())
 	return resp, err
 }
 

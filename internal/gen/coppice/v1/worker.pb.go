@@ -1583,7 +1583,9 @@ func (x *Reattached) GetLastSeq() int64 {
 
 // Heartbeat says that its sender is alive.
 type Heartbeat struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The size of the next message in bytes, if that is large.
+	NextBytes     int64 `protobuf:"varint,1,opt,name=next_bytes,json=nextBytes,proto3" json:"next_bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1616,6 +1618,13 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
 	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *Heartbeat) GetNextBytes() int64 {
+	if x != nil {
+		return x.NextBytes
+	}
+	return 0
 }
 
 // Claim takes a run.
@@ -4012,8 +4021,10 @@ const file_coppice_v1_worker_proto_rawDesc = "" +
 	"takesNonce\"'\n" +
 	"\n" +
 	"Reattached\x12\x19\n" +
-	"\blast_seq\x18\x01 \x01(\x03R\alastSeq\"\v\n" +
-	"\tHeartbeat\"\x8f\x02\n" +
+	"\blast_seq\x18\x01 \x01(\x03R\alastSeq\"*\n" +
+	"\tHeartbeat\x12\x1d\n" +
+	"\n" +
+	"next_bytes\x18\x01 \x01(\x03R\tnextBytes\"\x8f\x02\n" +
 	"\x05Claim\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x17\n" +

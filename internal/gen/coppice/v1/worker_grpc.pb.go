@@ -52,7 +52,8 @@ type WorkerServiceClient interface {
 	// nothing more of it is accepted.
 	//
 	// Heartbeats: both sides send Heartbeat every second. A side that has received nothing for three
-	// seconds treats the stream as broken.
+	// seconds treats the stream as broken. Before a message of 128 KiB or more comes a Heartbeat with
+	// its size: for such a message the receiver waits one second longer for each 64 KiB.
 	//
 	// Reconnect: after a broken stream, the worker may continue its attempt over another stream, to
 	// any replica, within the grace period in Welcome. It sends Reattach. The answer is one of these:
@@ -123,7 +124,8 @@ type WorkerServiceServer interface {
 	// nothing more of it is accepted.
 	//
 	// Heartbeats: both sides send Heartbeat every second. A side that has received nothing for three
-	// seconds treats the stream as broken.
+	// seconds treats the stream as broken. Before a message of 128 KiB or more comes a Heartbeat with
+	// its size: for such a message the receiver waits one second longer for each 64 KiB.
 	//
 	// Reconnect: after a broken stream, the worker may continue its attempt over another stream, to
 	// any replica, within the grace period in Welcome. It sends Reattach. The answer is one of these:

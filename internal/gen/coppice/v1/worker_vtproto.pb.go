@@ -1511,6 +1511,11 @@ func (m *Heartbeat) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.NextBytes != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.NextBytes))
+		i--
+		dAtA[i] = 0x8
+	}
 	return len(dAtA) - i, nil
 }
 
@@ -4231,6 +4236,9 @@ func (m *Heartbeat) SizeVT() (n int) {
 	}
 	var l int
 	_ = l
+	if m.NextBytes != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.NextBytes))
+	}
 	n += len(m.unknownFields)
 	return n
 }
@@ -7929,6 +7937,25 @@ func (m *Heartbeat) UnmarshalVT(dAtA []byte) error {
 			return fmt.Errorf("proto: Heartbeat: illegal tag %d (wire type %d)", fieldNum, wire)
 		}
 		switch fieldNum {
+		case 1:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field NextBytes", wireType)
+			}
+			m.NextBytes = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.NextBytes |= int64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
