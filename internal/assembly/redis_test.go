@@ -3,6 +3,7 @@ package assembly
 import (
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestAWrongRedisURLIsNotShown, not even a piece of it: it may be one of the password.
@@ -27,6 +28,26 @@ func TestAWrongRedisURLIsNotShown(t *testing.T) {
 		if err != nil {
 			t.Errorf("%s: %v", url, err)
 			continue
+		}
+		if err := client.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestTheTimeoutsOfARedisURL, without which those of this program count.
+func TestTheTimeoutsOfARedisURL(t *testing.T) {
+	t.Parallel()
+	for url, want := range map[string][2]time.Duration{
+		"redis://host": {redisDialTimeout, redisWriteTimeout},
+		"redis://host?dial_timeout=9s&write_timeout=8s": {9 * time.Second, 8 * time.Second},
+	} {
+		client, err := OpenRedis(url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if o := client.Options(); o.DialTimeout != want[0] || o.WriteTimeout != want[1] {
+			t.Errorf("%s: %s to connect, %s to write", url, o.DialTimeout, o.WriteTimeout)
 		}
 		if err := client.Close(); err != nil {
 			t.Error(err)

@@ -1,6 +1,8 @@
 package store
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -20,11 +22,32 @@ type AgentVersion struct {
 // MaxTenantAgents limits the agents of one tenant.
 const MaxTenantAgents = 1000
 
-// PutAgentVersion stores a definition that tasks may pin.
+// PutAgentVersion stores a definition that tasks may pin. It refuses a version that another
+// definition has.
 func (s *Store) PutAgentVersion(ctx context.Context, name, version string, body []byte) error {
-	return s.write(ctx, func(ctx context.Context, b *batch) error {
-		return b.tx.save(ctx, "agent_add", []any{version, name, body})
+	var refused error
+	err := s.write(ctx, func(ctx context.Context, b *batch) (err error) {
+		refused, err = b.addAgentVersion(ctx, AgentVersion{Name: name, Version: version}, body)
+		return err
 	})
+	return cmp.Or(err, refused)
+}
+
+// addAgentVersion stores a definition. All tenants share the versions, which are short enough that
+// somebody can write two definitions with the same one. Whoever puts one of them must not get the
+// other.
+func (b *batch) addAgentVersion(ctx context.Context, v AgentVersion, body []byte) (refused, err error) {
+	if err := b.tx.save(ctx, "agent_add", []any{v.Version, v.Name, body}); err != nil {
+		return nil, err
+	}
+	var stored []byte
+	if err := b.tx.load(ctx, lookup{"agent", [][]any{{v.Version}}, func(row row) error { return row.Scan(&stored) }}); err != nil {
+		return nil, err
+	}
+	if !bytes.Equal(stored, body) {
+		return tree.ErrBadInput.With("another definition has the version %s of this one; change anything in it, such as a word of its prompt", v.Version), nil
+	}
+	return nil, nil
 }
 
 // AgentVersion returns a stored definition.
@@ -44,9 +67,9 @@ func (s *Store) AgentVersion(ctx context.Context, version string) ([]byte, error
 // PutAgent stores a definition of a tenant and makes it the current version under its name. Earlier
 // versions stay for the tasks that pin them.
 func (s *Store) PutAgent(ctx context.Context, tenant string, v AgentVersion, body []byte) error {
-	tooMany := false
+	var refused error
 	err := s.write(ctx, func(ctx context.Context, b *batch) error {
-		tooMany = false
+		refused = nil
 		names := map[string]bool{v.Name: true}
 		err := b.tx.load(ctx, lookup{"tenant_agents", [][]any{{tenant}}, func(row row) error {
 			var name, version string
@@ -57,10 +80,11 @@ func (s *Store) PutAgent(ctx context.Context, tenant string, v AgentVersion, bod
 		if err != nil {
 			return err
 		}
-		if tooMany = len(names) > MaxTenantAgents; tooMany {
+		if len(names) > MaxTenantAgents {
+			refused = tree.ErrTooLarge.With("a tenant may store at most %d agents", MaxTenantAgents)
 			return nil
 		}
-		if err := b.tx.save(ctx, "agent_add", []any{v.Version, v.Name, body}); err != nil {
+		if refused, err = b.addAgentVersion(ctx, v, body); err != nil || refused != nil {
 			return err
 		}
 		if err := b.tx.save(ctx, "tenant_agent_version_put", []any{s.clock(), tenant, v.Name, v.Version}); err != nil {
@@ -69,10 +93,7 @@ func (s *Store) PutAgent(ctx context.Context, tenant string, v AgentVersion, bod
 		b.committer.agents = nil
 		return b.tx.save(ctx, "tenant_agent_put", []any{tenant, v.Name, v.Version})
 	})
-	if err == nil && tooMany {
-		return tree.ErrTooLarge.With("a tenant may store at most %d agents", MaxTenantAgents)
-	}
-	return err
+	return cmp.Or(err, refused)
 }
 
 // DropAgent deletes an agent of a tenant and returns its current version. Its versions stay.
