@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"cmp"
 	"slices"
 
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
@@ -161,13 +162,25 @@ func (c *checker) checkSpawned(l *taskHistory, d *delivery, r Record) {
 		for _, child := range c.childrenOf(l.id, call) {
 			at = child
 		}
-		if at == nil && len(l.closed[call]) > 0 {
-			at = l.closed[call][0] // refused, or delivered to a running task: the call is closed
+		if closings := l.closed[call]; at == nil && len(closings) > 0 {
+			at = cmp.Or(c.leftByCall(l, d), closings[0])
 		}
 		c.require(at != nil, Stored, r.Task, "the child of call %d.%d was acknowledged and did not start", r.Ordinal, block)
 		c.require(at == nil || d.contains(at), Fenced, r.Task,
 			"the child of call %d.%d was accepted from epoch %d, and is not within its events %d to %d", r.Ordinal, block, r.Epoch, d.from, d.to)
 	}
+}
+
+// leftByCall returns the event of a message that a child was left during a delivery of its parent: a
+// call that resumes a running task is a message to it. If there is none, the call was refused, or
+// answered at once.
+func (c *checker) leftByCall(parent *taskHistory, d *delivery) *pb.Event {
+	for _, l := range c.hist.order {
+		if i := slices.IndexFunc(l.queued, d.contains); i >= 0 && l.firstStart().GetParentId() == parent.id {
+			return l.queued[i]
+		}
+	}
+	return nil
 }
 
 // childrenOf returns the started events of the runs that a call asked for.

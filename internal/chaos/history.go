@@ -28,7 +28,7 @@ type taskHistory struct {
 	closed       map[callRef][]*pb.Event
 	approvals    []*approval
 	backgrounded map[int32]bool // runs that a client moved to the background
-	queued       int            // user messages that waited for a boundary
+	queued       []*pb.Event    // user messages that waited for a boundary
 	news         map[childRun][]*pb.Event
 	newsQueued   map[childRun]int
 	losses       map[int32]int // lost attempts, by the last ordinal at that time
@@ -146,7 +146,7 @@ func (l *taskHistory) add(e *pb.Event) {
 		if news := k.Queued.GetNews(); news != nil {
 			l.newsQueued[childOf(news)]++
 		} else {
-			l.queued++
+			l.queued = append(l.queued, e)
 		}
 	}
 }

@@ -21,7 +21,7 @@ import (
 // shapes are the first messages of sessions, which say what their trees look
 // like; see testdata/scenario.yaml.
 func shapes() []string {
-	return []string{"wide", "deep", "chain 4", "background", "waiting", "failing", "noting", "asking", "crowded", "scarce"}
+	return []string{"wide", "deep", "chain 4", "background", "waiting", "failing", "noting", "asking", "crowded", "scarce", "racing", "hasty", "resuming"}
 }
 
 // budgets are those of sessions, by shape. That of a scarce tree is enough for all of it, and
@@ -127,11 +127,12 @@ func (c *crowd) grow(ctx context.Context, rng *rand.Rand, shape string) error {
 	}
 	t.plan = c.mischief(t)
 	for {
+		planned := len(t.plan)
 		idle, err := t.watch(ctx)
 		if err != nil {
 			return err
 		}
-		if !idle {
+		if !idle || len(t.plan) < planned { // it may have been idle before the last act
 			continue
 		}
 		if len(t.plan) == 0 {

@@ -60,16 +60,19 @@ func trajectoryOf(e *Evidence, p *sessionHistory) *Trajectory {
 		transcript := e.Transcripts[l.id]
 		c.Tasks[l.path] = TaskTrajectory{
 			State: l.state, Transcript: normalised(transcript),
-			Deterministic: l.queued == 0 && len(l.started) == 1 && !l.wasRefused() && !p.hasBackgrounded(l) && !slices.ContainsFunc(transcript, isNondeterministic),
+			Deterministic: len(l.queued) == 0 && len(l.started) == 1 && l.state != pb.TaskState_TASK_STATE_CANCELLED && !l.wasRefused() &&
+				!p.hasTimedChild(l) && !slices.ContainsFunc(transcript, isNondeterministic),
 		}
 	}
 	return c
 }
 
-// hasBackgrounded reports whether a child of the task was moved to the background.
-func (p *sessionHistory) hasBackgrounded(parent *taskHistory) bool {
+// hasTimedChild reports whether a child of the task was moved to the background, or was cancelled,
+// as in a race.
+func (p *sessionHistory) hasTimedChild(parent *taskHistory) bool {
 	return slices.ContainsFunc(p.order, func(l *taskHistory) bool {
-		return l.firstStart().GetParentId() == parent.id && len(l.backgrounded) > 0
+		return l.firstStart().GetParentId() == parent.id &&
+			(len(l.backgrounded) > 0 || l.lastResult().GetReason() == pb.Reason_REASON_CANCELLED_BY_PARENT)
 	})
 }
 
