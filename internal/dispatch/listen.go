@@ -70,10 +70,9 @@ func (b *Bus) subscribe(ctx context.Context, channels []string, take func(any)) 
 		if errors.Is(err, redis.ErrClosed) {
 			return fmt.Errorf("listening on %s: %w", strings.Join(channels, ", "), err)
 		}
-		wait := pause.NextBackOff()
-		b.log.WarnContext(ctx, "the subscription was interrupted", "channels", channels, "error", err, "retry_in", wait)
+		b.LogFailure(ctx, "the subscription was interrupted", err, "channels", channels)
 		select {
-		case <-time.After(wait):
+		case <-time.After(pause.NextBackOff()):
 		case <-ctx.Done():
 			return nil
 		}

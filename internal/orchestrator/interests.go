@@ -138,7 +138,7 @@ func (s *Service) sendInterests(ctx context.Context, hearing <-chan struct{}) {
 			return
 		}
 		if err := s.Bus.SendInterests(ctx, s.Replica, s.interests.take(all)...); err != nil && ctx.Err() == nil {
-			s.Logger.WarnContext(ctx, "requesting text from other replicas failed", "error", err)
+			s.Bus.LogFailure(ctx, "requesting text from other replicas failed", err)
 		}
 	}
 }

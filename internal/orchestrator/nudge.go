@@ -63,7 +63,7 @@ func (s *Service) sendNudges(ctx context.Context) error {
 			return nil
 		}
 		if err := s.Bus.Nudge(ctx, s.Replica, s.outbox.take()...); err != nil && ctx.Err() == nil {
-			s.Logger.WarnContext(ctx, "nudging other replicas failed", "error", err)
+			s.Bus.LogFailure(ctx, "nudging other replicas failed", err)
 		}
 	}
 }

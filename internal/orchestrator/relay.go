@@ -203,7 +203,7 @@ func (s *Service) relayText(ctx context.Context) error {
 		}
 		err := s.Bus.SendText(ctx, s.Replica, s.relay.take()...)
 		if err != nil && ctx.Err() == nil {
-			s.Logger.WarnContext(ctx, "sending text to other replicas failed", "error", err)
+			s.Bus.LogFailure(ctx, "sending text to other replicas failed", err)
 		}
 		if !s.relay.pause(ctx, err != nil) {
 			return nil
