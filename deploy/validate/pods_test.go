@@ -260,16 +260,25 @@ func workspaces(d *appsv1.Deployment) *corev1.Volume {
 // ofAPool are the variables that differ between pools.
 var ofAPool = []string{"COPPICE_POOL", "COPPICE_SLOTS", "COPPICE_SANDBOX"}
 
-// TestPoolsDifferInTheirWorkOnly: what a worker is told, is asked and answers does not
-// depend on whether it has a shell.
+// TestPoolsDifferInTheirWorkOnly: what a worker is told, is asked and answers, and how it is
+// replaced, does not depend on whether it has a shell.
 func TestPoolsDifferInTheirWorkOnly(t *testing.T) {
 	t.Parallel()
 	all := objects(t, "tools")
 	shared := func(name string) string {
-		pod := deployment(t, all, name).Spec.Template.Spec
+		d := deployment(t, all, name)
+		pod := d.Spec.Template.Spec
 		c := pod.Containers[0]
+		spreads := slices.Clone(pod.TopologySpreadConstraints)
+		for i, spread := range spreads {
+			if !labels.SelectorFromSet(spread.LabelSelector.MatchLabels).Matches(labels.Set(d.Spec.Template.Labels)) {
+				t.Errorf("%s is spread by the pods of others", name)
+			}
+			spreads[i].LabelSelector = nil
+		}
 		env := slices.DeleteFunc(slices.Clone(c.Env), func(e corev1.EnvVar) bool { return slices.Contains(ofAPool, e.Name) })
 		text, err := yaml.Marshal(map[string]any{
+			"rollout": d.Spec.Strategy, "spread": spreads,
 			"account": pod.ServiceAccountName, "mounted": pod.AutomountServiceAccountToken, "links": pod.EnableServiceLinks, "grace": pod.TerminationGracePeriodSeconds,
 			"ports": c.Ports, "env": env, "envFrom": c.EnvFrom, "mounts": c.VolumeMounts, "lifecycle": c.Lifecycle,
 			"startup": c.StartupProbe, "readiness": c.ReadinessProbe, "liveness": c.LivenessProbe,
