@@ -2,7 +2,9 @@ package validate_test
 
 import (
 	"fmt"
+	"net/url"
 	"slices"
+	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -49,7 +51,7 @@ func TestNetworkIsClosed(t *testing.T) {
 			}
 			for _, e := range p.Spec.Egress {
 				for _, port := range e.Ports {
-					if port.Port == nil || !slices.Contains([]int{53, 443, 4317, 6379, 7070}, port.Port.IntValue()) {
+					if port.Port == nil || !slices.Contains([]int{53, 443, 3128, 4317, 6379, 7070}, port.Port.IntValue()) {
 						t.Errorf("%s, %s: workers reach port %v", overlay, p.Name, port.Port)
 					}
 				}
@@ -112,6 +114,39 @@ func TestWorkersAnswerWhereTheySay(t *testing.T) {
 		if !ways {
 			t.Errorf("%s: orchestrators don't reach port %d", overlay, alivePort)
 		}
+	}
+}
+
+// TestAProxyIsForProvidersOnly: who tells workers of a proxy, as the documentation shows, has
+// them reach orchestrators without it, and lets them reach it.
+func TestAProxyIsForProvidersOnly(t *testing.T) {
+	t.Parallel()
+	proxied := 0
+	for _, overlay := range applied(t) {
+		all := objects(t, overlay)
+		for _, d := range of[appsv1.Deployment](all) {
+			told := map[string]string{}
+			for _, e := range d.Spec.Template.Spec.Containers[0].Env {
+				told[e.Name] = e.Value
+			}
+			proxy, err := url.Parse(told["HTTPS_PROXY"])
+			if err != nil || proxy.Host == "" {
+				continue
+			}
+			proxied++
+			host, _, _ := strings.Cut(strings.TrimPrefix(told["COPPICE_ORCHESTRATOR"], "dns:///"), ":")
+			if !slices.Contains(strings.Split(told["NO_PROXY"], ","), host) {
+				t.Errorf("%s, %s: it looks for %s through the proxy, past which are %s", overlay, d.Name, host, told["NO_PROXY"])
+			}
+			for _, p := range of[networkingv1.NetworkPolicy](all) {
+				if e := p.Spec.Egress; p.Name == "worker-providers" && (e[0].To[0].IPBlock.CIDR != proxy.Hostname()+"/32" || e[0].Ports[0].Port.String() != proxy.Port()) {
+					t.Errorf("%s: the proxy is at %s, and workers reach %+v", overlay, proxy.Host, e)
+				}
+			}
+		}
+	}
+	if proxied == 0 {
+		t.Error("the documentation shows no proxy")
 	}
 }
 
