@@ -80,6 +80,22 @@ func TestEachOutageOfRedisIsLogged(t *testing.T) {
 	}
 }
 
+// TestARefusalOfRedisIsNoOutage: workers whom Redis serves wait there for hints that do not come, so
+// nothing continues, and the reason is no network.
+func TestARefusalOfRedisIsNoOutage(t *testing.T) {
+	t.Parallel()
+	d := deploy(t, `steps: [{text: done}]`)
+	d.orchestratorFlags = []string{"--redis-url", "redis://nobody:the-password-of-redis@" + d.redis.Addr()}
+	d.startOrchestrator(0)
+	line := d.logged("WARN", "Redis refuses the user or the password of this orchestrator; nothing is lost, but runs may wait until that is corrected")
+	if !strings.Contains(line, d.redis.Addr()) || !strings.Contains(line, "WRONGPASS") {
+		t.Errorf("it does not say where or why: %s", line)
+	}
+	if strings.Contains(d.logs.String(), "Redis can't be reached") {
+		t.Error("Redis is said to be away")
+	}
+}
+
 // TestProcessesSayThatTheyStop, once, when they are told to.
 func TestProcessesSayThatTheyStop(t *testing.T) {
 	t.Parallel()

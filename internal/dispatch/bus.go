@@ -109,6 +109,10 @@ func (b *Bus) CheckWritable(ctx context.Context, pool string) error {
 	return nil
 }
 
+// IsDenied reports whether Redis refuses this process because of its user, its password or its rights.
+// It may serve other processes.
+func IsDenied(err error) bool { return redis.IsAuthError(err) || redis.IsPermissionError(err) }
+
 // StreamLength returns how many hints of a pool are announced and not done, whether read or not.
 func (b *Bus) StreamLength(ctx context.Context, pool string) (int, error) {
 	key, err := b.keys.ready(pool)

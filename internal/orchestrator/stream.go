@@ -3,6 +3,8 @@ package orchestrator
 import (
 	"context"
 	"time"
+
+	"github.com/coppice-run/coppice/internal/dispatch"
 )
 
 // The hints on the dispatch stream are counted each streamCheckInterval, up to maxHintsCounted.
@@ -79,6 +81,9 @@ func (s *Service) reconcileStream(ctx context.Context) error {
 // Nothing waits for Redis: without it nothing is lost, but workers hear of work late.
 func (s *Service) noteRedis(ctx context.Context, err error) {
 	switch wasAway := s.redisAway.Swap(err != nil); {
+	case !wasAway && dispatch.IsDenied(err):
+		// It may serve workers, which then wait there for hints that do not come.
+		s.Logger.WarnContext(ctx, "Redis refuses the user or the password of this orchestrator; nothing is lost, but runs may wait until that is corrected", "redis", s.Bus.Addr(), "error", err)
 	case !wasAway && err != nil:
 		s.Logger.WarnContext(ctx, "Redis can't be reached; nothing is lost, and work continues more slowly until it is back", "redis", s.Bus.Addr(), "error", err)
 	case wasAway && err == nil:
