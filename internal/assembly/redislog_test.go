@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/coppice-run/coppice/internal/dispatch"
 	"github.com/coppice-run/coppice/internal/redact"
 )
 
@@ -25,11 +26,11 @@ func TestTheRedisClientIsHeardAsJSON(t *testing.T) {
 	}{
 		"a burst is one line":              {[]said{{0, "no way"}, {0, "no way"}, {time.Second, "no way"}}, []string{"no way"}},
 		"another text is another line":     {[]said{{0, "no way"}, {0, "refused"}, {0, "no way"}}, []string{"no way", "refused"}},
-		"what goes on is said again":       {[]said{{0, "no way"}, {redisLogInterval, "no way"}}, []string{"no way", "no way"}},
+		"what goes on is said again":       {[]said{{0, "no way"}, {dispatch.FailureLogInterval, "no way"}}, []string{"no way", "no way"}},
 		"its own name is not said":         {[]said{{0, "redis: no way"}}, []string{"no way"}},
 		"secrets are not said":             {[]said{{0, "AUTH a-long-password"}}, []string{"AUTH [redacted: PASSWORD]"}},
 		"what fills several lines is one":  {[]said{{0, "no\nway"}}, []string{"no\nway"}},
-		"a pause begins with the last one": {[]said{{0, "no way"}, {redisLogInterval, "no way"}, {time.Second, "no way"}}, []string{"no way", "no way"}},
+		"a pause begins with the last one": {[]said{{0, "no way"}, {dispatch.FailureLogInterval, "no way"}, {time.Second, "no way"}}, []string{"no way", "no way"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

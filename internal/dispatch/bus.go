@@ -30,7 +30,7 @@ type Bus struct {
 	reader     *reader
 	keys       keys
 	log        *slog.Logger
-	failures   failureLog
+	failures   FailureLog
 	forget     *redis.Script
 	textNumber atomic.Int64 // the number of the last text message
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -48,24 +49,26 @@ func TestAnOutageIsNoFlood(t *testing.T) {
 	}
 }
 
-// TestFailuresAreLoggedAgain: another message is logged at once, and the same one after a while.
+// TestFailuresAreLoggedAgain once the last message with the same text is old.
 func TestFailuresAreLoggedAgain(t *testing.T) {
 	t.Parallel()
-	var f failureLog
-	begun := time.Now()
-	for i, c := range []struct {
-		message string
-		after   time.Duration
-		want    bool
-	}{
-		{"a", 0, true},
-		{"a", failureLogInterval - 1, false},
-		{"b", failureLogInterval - 1, true},
-		{"a", failureLogInterval, true},
-		{"b", failureLogInterval, false},
-	} {
-		if got := f.isNew(c.message, begun.Add(c.after)); got != c.want {
-			t.Errorf("message %d was logged: %t", i, got)
+	synctest.Test(t, func(t *testing.T) {
+		var f FailureLog
+		for i, c := range []struct {
+			message string
+			after   time.Duration // since the step before
+			want    bool
+		}{
+			{"a", 0, true},
+			{"a", FailureLogInterval - 1, false},
+			{"b", 0, true},
+			{"a", 1, true},
+			{"b", 0, false},
+		} {
+			time.Sleep(c.after)
+			if got := f.IsNew(c.message); got != c.want {
+				t.Errorf("message %d was logged: %t", i, got)
+			}
 		}
-	}
+	})
 }
