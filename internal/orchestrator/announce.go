@@ -44,7 +44,7 @@ func (s *Service) announce(ctx context.Context) error {
 			var err error
 			if more, err = s.announceSome(ctx); err != nil && ctx.Err() == nil {
 				// The rows become due again when their lease expires; the sweep looks for them.
-				s.Logger.WarnContext(ctx, "announcing failed", "error", err)
+				s.Bus.LogFailure(ctx, "announcing failed", err)
 			}
 		}
 	}

@@ -329,7 +329,7 @@ func (s *Service) sendDue(ctx context.Context) error {
 		}
 		hints, again := s.backlog.takeDue(time.Now(), idle)
 		if err := s.publishHints(ctx, hints); err != nil && ctx.Err() == nil {
-			s.Logger.WarnContext(ctx, "announcing failed", "error", err)
+			s.Bus.LogFailure(ctx, "announcing failed", err)
 			again = s.backlog.sendFailed(time.Now(), hints)
 			s.assignBacklog(ctx)
 		}
