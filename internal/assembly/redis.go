@@ -1,6 +1,7 @@
 package assembly
 
 import (
+	"cmp"
 	"errors"
 	"strings"
 	"time"
@@ -9,7 +10,8 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// Timeouts that keep an unreachable Redis from blocking anything for long.
+// Timeouts that keep an unreachable Redis from blocking anything for long, unless the URL has
+// others.
 const (
 	redisDialTimeout  = 2 * time.Second
 	redisWriteTimeout = 2 * time.Second
@@ -25,7 +27,8 @@ func OpenRedis(url string) (*redis.Client, error) {
 	if err != nil || strings.Contains(url, "#") {
 		return nil, ErrRedisURL
 	}
-	options.DialTimeout, options.WriteTimeout = redisDialTimeout, redisWriteTimeout
+	options.DialTimeout = cmp.Or(options.DialTimeout, redisDialTimeout)
+	options.WriteTimeout = cmp.Or(options.WriteTimeout, redisWriteTimeout)
 	options.ContextTimeoutEnabled = true
 	// Identifying the client would need Redis permissions that workers do not need otherwise.
 	options.DisableIdentity = true
