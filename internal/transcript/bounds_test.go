@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/coppice-run/coppice/internal/transcript"
 	"github.com/coppice-run/coppice/internal/tree"
@@ -68,5 +69,26 @@ func TestResultsBeside(t *testing.T) {
 	}
 	if fmt.Sprint(got) != "[one two not finished]" {
 		t.Errorf("the results are %q", got)
+	}
+}
+
+// TestManyRepliesToOneLine: a transcript in which all lines follow the same one is read in time that
+// grows with its length, and not with the square of it. Replies with text are what to compare with:
+// no others are looked at for them.
+func TestManyRepliesToOneLine(t *testing.T) {
+	t.Parallel()
+	took := func(content string) time.Duration {
+		var lines strings.Builder
+		lines.WriteString(`{"uuid":"a","type":"user","message":{"content":"x"}}` + "\n" +
+			`{"uuid":"b","parentUuid":"a","type":"assistant","message":{"id":"m","content":"y"}}` + "\n")
+		for i := range 80_000 {
+			fmt.Fprintf(&lines, `{"uuid":"%d","parentUuid":"b","type":"user","message":{"content":%s}}`+"\n", i, content)
+		}
+		began := time.Now()
+		read(t, []byte(lines.String()))
+		return time.Since(began)
+	}
+	if text, empty := took(`"z"`), took(`[]`); empty > 10*text+time.Second {
+		t.Errorf("reading replies without text took %s, and with text %s", empty, text)
 	}
 }

@@ -38,7 +38,7 @@ func Decode(data []byte) (*History, error) {
 	if len(data) > MaxEncodedBytes {
 		return nil, tree.ErrTooLarge.With("the transcript has more than %d bytes", MaxEncodedBytes)
 	}
-	f := &file{byID: map[string]*record{}, byParent: map[string][]*record{}, seenNotes: map[string]bool{}}
+	f := &file{byID: map[string]*record{}, byParent: map[string][]*record{}, seenNotes: map[string]bool{}, goesOn: map[answerPart]bool{}}
 	if err := f.parse(bytes.TrimPrefix(data, []byte("\ufeff"))); err != nil { // some editors start a file with it
 		return nil, err
 	}
@@ -77,6 +77,13 @@ type file struct {
 	notes     []string
 	seenNotes map[string]bool // the notes already made
 	skipped   int             // the first line without a uuid; 0: none
+	goesOn    map[answerPart]bool
+}
+
+// answerPart is a line of an answer, and where the next one is looked for.
+type answerPart struct {
+	line      *record
+	sidechain bool
 }
 
 // noMessage says what a transcript without a message should have.
@@ -273,9 +280,15 @@ func (f *file) isBeside(r *record) bool {
 	if r.Type != typeUser || part == nil || part.Message.ID == "" || slices.ContainsFunc(r.blocks, func(b block) bool { return b.Type != typeResult }) {
 		return false
 	}
-	return slices.ContainsFunc(f.byParent[part.UUID], func(next *record) bool {
-		return next.isMessage && next.Sidechain == r.Sidechain && next.Type == typeAssistant && next.Message.ID == part.Message.ID
-	})
+	key := answerPart{part, r.Sidechain}
+	goesOn, known := f.goesOn[key] // or each of many lines after the same one would look at all the others
+	if !known {
+		goesOn = slices.ContainsFunc(f.byParent[part.UUID], func(next *record) bool {
+			return next.isMessage && next.Sidechain == r.Sidechain && next.Type == typeAssistant && next.Message.ID == part.Message.ID
+		})
+		f.goesOn[key] = goesOn
+	}
+	return goesOn
 }
 
 // isCutOff reports whether the first message of a chain, last in it, comes after a line that is not
