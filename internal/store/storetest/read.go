@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coppice-run/coppice/internal/store"
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
@@ -247,17 +248,26 @@ func attempts(t *testing.T, d Dialect) {
 	lost(0)
 }
 
-// definitions: a version stays as it was first put.
+// definitions: a version stays as it was first put, and who puts another definition with it is told
+// so: a tenant that knows two of them must not decide which of them others run.
 func definitions(t *testing.T, d Dialect) {
 	b := setup(t, d)
 	if _, err := b.AgentVersion(b.t.Context(), "v1"); !errors.Is(err, tree.ErrNoAgent) {
 		t.Errorf("no definition: %v", err)
 	}
-	for _, body := range []string{"first", "second"} {
-		if err := b.PutAgentVersion(b.t.Context(), "general", "v1", []byte(body)); err != nil {
-			t.Fatal(err)
+	for _, body := range []string{"first", "second", "first"} {
+		want := map[bool]error{true: tree.ErrBadInput}[body != "first"]
+		if err := b.PutAgentVersion(b.t.Context(), "general", "v1", []byte(body)); !errors.Is(err, want) {
+			t.Errorf("putting the %s definition: %v", body, err)
+		}
+		if err := b.PutAgent(b.t.Context(), "other", store.AgentVersion{Name: "general", Version: "v1"}, []byte(body)); !errors.Is(err, want) {
+			t.Errorf("a tenant that puts the %s definition: %v", body, err)
 		}
 	}
+	if err := b.PutAgent(b.t.Context(), "third", store.AgentVersion{Name: "general", Version: "v1"}, []byte("second")); !errors.Is(err, tree.ErrBadInput) {
+		t.Errorf("another tenant puts another definition: %v", err)
+	}
+	eq(t, "the agents of a tenant that was refused", len(must[[]store.AgentVersion](t)(b.TenantAgents(b.t.Context(), "third"))), 0)
 	for range 2 {
 		eq(t, "the definition", string(must[[]byte](t)(b.AgentVersion(b.t.Context(), "v1"))), "first")
 		b.restart()
