@@ -26,6 +26,8 @@ const filePollInterval = time.Second
 const (
 	maxCachedTenants     = 1000
 	maxCachedDefinitions = 10_000
+
+	maxCachedDefinitionBytes = 32 << 20 // of their texts
 )
 
 // agentCache caches definitions of agents: those of files as they were last read, and those that
@@ -42,6 +44,8 @@ type agentCache struct {
 	merged       map[string]mergedRegistry        // by tenant
 	snapshots    map[string]*store.AgentsSnapshot // the last snapshot of each tenant
 	definitions  map[string]*agentdef.Definition  // by version
+
+	definitionBytes int // of the texts of definitions
 }
 
 // mergedRegistry is the definitions of files, overridden by those of a tenant.
@@ -213,10 +217,15 @@ func (a *agentCache) definition(ctx context.Context, version string) (*agentdef.
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if len(a.definitions) >= maxCachedDefinitions {
+	if now := a.definitions[version]; now != nil { // another call was faster
+		return now, nil
+	}
+	if len(a.definitions) >= maxCachedDefinitions || a.definitionBytes+len(body) > maxCachedDefinitionBytes {
 		clear(a.definitions)
+		a.definitionBytes = 0
 	}
 	a.definitions[version] = def
+	a.definitionBytes += len(body)
 	return def, nil
 }
 

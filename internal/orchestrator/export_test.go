@@ -49,6 +49,16 @@ func (s *Service) OpenStream(idle bool) (close func()) {
 // Claim counts a claim.
 func (s *Service) Claim() { s.claimRate.add(s.Now()) }
 
+// CachedPrompts returns the size of the prompts of all cached definitions, and its limit.
+func (s *Service) CachedPrompts() (bytes, limit int) {
+	s.agents.mu.Lock()
+	defer s.agents.mu.Unlock()
+	for _, def := range s.agents.definitions {
+		bytes += len(def.Prompt)
+	}
+	return bytes, maxCachedDefinitionBytes
+}
+
 // Purge removes rows of deleted sessions, as a sweep does.
 func (s *Service) Purge(ctx context.Context) error { return s.purge(ctx) }
 
