@@ -9,8 +9,10 @@ import (
 )
 
 const (
-	// maxDefinitions is the size at which the cache of definitions is emptied.
-	maxDefinitions = 1000
+	// maxDefinitions is the size at which the cache of definitions is emptied, and maxDefinitionBytes
+	// that of their texts.
+	maxDefinitions     = 1000
+	maxDefinitionBytes = 32 << 20
 	// maxToolsets is the same for the toolsets of one definition.
 	maxToolsets = 8
 )
@@ -20,6 +22,7 @@ const (
 type definitions struct {
 	mu     sync.Mutex
 	byText map[string]*definition // by the text of the definition
+	bytes  int                    // of these texts
 }
 
 // definition is a parsed definition with the toolsets that were built for it.
@@ -51,10 +54,14 @@ func (d *definitions) parse(agent string, text []byte) (*definition, error) {
 	def = &definition{Definition: parsed}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.byText == nil || len(d.byText) >= maxDefinitions {
-		d.byText = map[string]*definition{}
+	if now := d.byText[string(text)]; now != nil { // another run was faster
+		return now, nil
+	}
+	if d.byText == nil || len(d.byText) >= maxDefinitions || d.bytes+len(text) > maxDefinitionBytes {
+		d.byText, d.bytes = map[string]*definition{}, 0
 	}
 	d.byText[string(text)] = def
+	d.bytes += len(text)
 	return def, nil
 }
 

@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -78,6 +79,25 @@ func TestToolsFollowWhatThereIs(t *testing.T) {
 	must(t, err)
 	if _, err := w.tools(over, place, def, scout); !errors.Is(err, context.Canceled) {
 		t.Errorf("an attempt that is over gets tools: %v", err)
+	}
+}
+
+// TestCachedDefinitionsAreBounded: a tenant whose runs pin ever more long definitions does not use up
+// the memory of a worker that all tenants share.
+func TestCachedDefinitionsAreBounded(t *testing.T) {
+	t.Parallel()
+	var d definitions
+	long := strings.Repeat("Go on.\n", 35_000)
+	for n := range maxDefinitionBytes/len(long) + 2 {
+		_, err := d.parse("handy", fmt.Appendf(nil, "%s%d\n%s", handy, n, long))
+		must(t, err)
+		bytes := 0
+		for text := range d.byText {
+			bytes += len(text)
+		}
+		if bytes < len(long) || bytes > maxDefinitionBytes {
+			t.Fatalf("of %d definitions, %d bytes are cached", n+1, bytes)
+		}
 	}
 }
 
