@@ -115,7 +115,21 @@ func (g *guard) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, 
 	if err != nil {
 		return nil, err
 	}
-	return handler(auth.NewContext(ctx, who), req)
+	resp, err := handler(auth.NewContext(ctx, who), req)
+	// A call may wait for minutes, and its result must not outlive the token either.
+	if gone := g.check(ctx, info.FullMethod, who); gone != nil {
+		return nil, gone
+	}
+	return resp, err
+}
+
+// check checks that the token of a call still identifies the caller that began it.
+func (g *guard) check(ctx context.Context, method string, began auth.Identity) error {
+	who, err := g.authorize(ctx, method)
+	if err == nil && who != began {
+		err = wire.ErrUnauthenticated
+	}
+	return err
 }
 
 func (g *guard) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
@@ -151,11 +165,6 @@ func (s *guardedStream) RecvMsg(m any) error {
 	return s.checkToken()
 }
 
-// checkToken checks that the token still identifies the caller that began the stream.
 func (s *guardedStream) checkToken() error {
-	who, err := s.guard.authorize(s.ServerStream.Context(), s.method)
-	if err == nil && who != auth.FromContext(s.ctx) {
-		err = wire.ErrUnauthenticated
-	}
-	return err
+	return s.guard.check(s.ServerStream.Context(), s.method, auth.FromContext(s.ctx))
 }

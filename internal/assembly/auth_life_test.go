@@ -11,6 +11,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/coppice-run/coppice/internal/assembly"
 	"github.com/coppice-run/coppice/internal/auth"
@@ -60,6 +61,40 @@ func TestAWatchEndsWithItsToken(t *testing.T) {
 		}
 	}
 	stays.wait(session, "")
+}
+
+// TestAWaitEndsWithItsToken takes a token away while somebody waits with it for a result.
+func TestAWaitEndsWithItsToken(t *testing.T) {
+	t.Parallel()
+	k := newKeyring(t)
+	kept := k.token(auth.RoleClient, "acme", time.Time{})
+	lost := k.token(auth.RoleClient, "acme", time.Time{})
+	c := setup(t, `steps: [{text: the secret}]`, func(d *assembly.Dev) {
+		d.Logger = slog.New(slog.DiscardHandler)
+		k.guard(d)
+	})
+	stays, _ := c.as(kept)
+	goes, _ := c.as(lost)
+	opened, err := stays.CreateSession(stays.ctx(), &pb.CreateSessionRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	session, ended := opened.GetSession().GetId(), make(chan error, 1)
+	var shown *pb.WaitTaskResponse
+	go func() {
+		var err error
+		shown, err = goes.WaitTask(goes.ctx(), &pb.WaitTaskRequest{SessionId: session, Timeout: durationpb.New(time.Minute)})
+		ended <- err
+	}()
+	k.entries = k.entries[:1]
+	k.write()
+	for status.Code(second(goes.GetSession(goes.ctx(), &pb.GetSessionRequest{SessionId: session}))) != codes.Unauthenticated {
+		continue // the file is looked at once a second
+	}
+	stays.hears(session, "go", "")
+	if err := <-ended; status.Code(err) != codes.Unauthenticated || shown.GetTask() != nil {
+		t.Errorf("the wait ended with %v, and shows %v", err, shown)
+	}
 }
 
 // TestAnOpenPortNeedsTokens: an orchestrator that other machines reach does not
