@@ -207,7 +207,7 @@ func TestTyposAreFound(t *testing.T) {
 	d := decoder(t)
 	for _, c := range []struct{ kind, right, wrong string }{
 		{"Deployment", "readOnlyRootFilesystem: true", "readOnlyRootFileSystem: true"},
-		{"Deployment", "terminationGracePeriodSeconds: 20", "terminationGracePeriod: 20"},
+		{"Deployment", "terminationGracePeriodSeconds: 25", "terminationGracePeriod: 25"},
 		{"Deployment", "replicas: 3", "replicas: three"},
 		{"Deployment", "replicas: 3", "replicas: 3\n  replicas: 2"},
 		{"NetworkPolicy", "policyTypes:", "policyType:"},
