@@ -2,6 +2,7 @@ package orchestrator
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -36,7 +37,8 @@ const (
 // once.
 type agentCache struct {
 	store        *store.Store
-	files        *agentdef.Library // only used by readFiles
+	files        *agentdef.Library  // only used by readFiles
+	lastRead     *agentdef.Registry // likewise: what the files contained
 	log          *slog.Logger
 	mu           sync.Mutex // guards the fields below
 	base         *agentdef.Registry
@@ -79,18 +81,25 @@ func (a *agentCache) pollFiles(ctx context.Context) error {
 }
 
 // readFiles reads the files. Their definitions apply once all of them are stored, because tasks pin
-// stored versions.
+// stored versions. One whose version belongs to another definition is not used.
 func (a *agentCache) readFiles(ctx context.Context) error {
 	now, problems := a.files.Read()
 	a.logProblems(ctx, problems)
 	before := a.fileRegistry()
-	if now == before {
+	if now == a.lastRead {
 		return nil
 	}
+	var usable []*agentdef.Definition
 	for _, def := range now.List() {
-		if err := a.store.PutAgentVersion(ctx, def.Name, def.Version, def.Marshal()); err != nil {
+		err := a.store.PutAgentVersion(ctx, def.Name, def.Version, def.Marshal())
+		if errors.Is(err, tree.ErrBadInput) {
+			a.log.ErrorContext(ctx, "an agent definition is not valid and is not used", "source", def.Source, "error", err, "last_good_kept", false)
+			continue
+		}
+		if err != nil {
 			return fmt.Errorf("storing the definition of %s: %w", def.Name, err)
 		}
+		usable = append(usable, def)
 		if old, ok := before.Get(def.Name); !ok || old.Version != def.Version {
 			a.log.InfoContext(ctx, "an agent definition was loaded", "agent", def.Name, "version", def.Version, "source", def.Source)
 		}
@@ -100,9 +109,14 @@ func (a *agentCache) readFiles(ctx context.Context) error {
 			a.log.InfoContext(ctx, "an agent definition was removed", "agent", old.Name, "source", old.Source)
 		}
 	}
+	base, err := agentdef.NewRegistry(usable...)
+	if err != nil {
+		return err
+	}
+	a.lastRead = now
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.base = now
+	a.base = base
 	return nil
 }
 

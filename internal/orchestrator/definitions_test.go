@@ -2,8 +2,11 @@ package orchestrator_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/coppice-run/coppice/internal/agentdef"
 )
 
 // TestCachedDefinitionsAreBounded: a tenant that puts ever more long definitions does not use up the
@@ -29,5 +32,29 @@ func TestCachedDefinitionsAreBounded(t *testing.T) {
 		if bytes, _ := svc.CachedPrompts(); bytes > limit {
 			t.Fatalf("after %d definitions, %d bytes are cached", n+2, bytes)
 		}
+	}
+}
+
+// TestADefinitionWhoseVersionIsTaken is not used, and others are.
+func TestADefinitionWhoseVersionIsTaken(t *testing.T) {
+	t.Parallel()
+	svc := setup(t)
+	explore, _ := agentdef.Builtin().Get("explore")
+	if err := svc.Store.PutAgentVersion(t.Context(), "explore", explore.Version, []byte("another definition")); err != nil {
+		t.Fatal(err)
+	}
+	if err := svc.Prepare(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	all, _, err := svc.ListAgents(t.Context(), tenant)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, def := range all {
+		names = append(names, def.Name)
+	}
+	if !slices.Equal(names, []string{"general-purpose", "guide", "plan"}) {
+		t.Errorf("in use are %v", names)
 	}
 }
