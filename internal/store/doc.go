@@ -150,6 +150,7 @@
 //	pgtable.go        its statements that write many rows
 //	pgcolumn.go       columns of such rows as arrays
 //	pgtypes.go        how values are encoded
+//	unreachable.go    how it is told that it does not respond
 //	round_trip.go     a round trip on a pooled connection, with a timeout
 //	dial.go           connections that are given up in time
 //	dial_linux.go     with TCP_USER_TIMEOUT

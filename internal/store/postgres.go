@@ -67,27 +67,6 @@ var settings = map[string]string{
 // settings, because a URL may ask for a server that accepts writes (target_session_attrs=read-write).
 const readOnly = "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 
-var (
-	errUnreachable    = ErrUnavailable.With("the database could not be reached")
-	errUnanswered     = ErrUnavailable.With("the connection to the database was lost before it responded")
-	errOutcomeUnknown = ErrUnavailable.With("the connection to the database was lost during a commit; whether the commit took effect is unknown")
-)
-
-// unreachable is errUnreachable with its cause as text only. A timeout of ours must not look like
-// one of the caller's deadlines.
-func unreachable(cause error) error { return fmt.Errorf("%w: %s", errUnreachable, cause.Error()) }
-
-// unreachableLogInterval is how often an unreachable database is logged at most.
-const unreachableLogInterval = 10 * time.Second
-
-// logUnreachable logs why the database cannot be reached. Clients only learn that it cannot.
-func (db *postgres) logUnreachable(ctx context.Context, err error) {
-	now, last := time.Now().UnixNano(), db.loggedUnreachable.Load()
-	if (last == 0 || now-last >= int64(unreachableLogInterval)) && db.loggedUnreachable.CompareAndSwap(last, now) {
-		db.log.WarnContext(ctx, "the database cannot be reached", "error", err)
-	}
-}
-
 // maxReadConns is the default size of the pool, unless the URL has pool_max_conns. It does not
 // depend on the processors: most reads take less than a millisecond, and all replicas share the
 // server's connections, by default 100.
