@@ -57,7 +57,8 @@ func TestCompose(t *testing.T) {
 		if port := s.Environment["COPPICE_ALIVE_LISTEN"]; strings.HasPrefix(name, "worker") && (port == nil || *port != fmt.Sprint(":", alivePort)) {
 			t.Errorf("orchestrators can't ask %s whether it lives: %v", name, port)
 		}
-		if s.StopGracePeriod == nil || s.StopGracePeriod.String() != "15s" {
+		grace := map[bool]string{true: "15s", false: "20s"}[strings.HasPrefix(name, "worker")]
+		if s.StopGracePeriod == nil || s.StopGracePeriod.String() != grace {
 			t.Errorf("%s is killed after %v", name, s.StopGracePeriod)
 		}
 	}
