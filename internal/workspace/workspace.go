@@ -292,11 +292,14 @@ func (p *Place) changes(ctx context.Context, repo *repository) (changes, error) 
 	if !repo.exists(p.own[len(p.own)-1].dir) {
 		return changes{}, nil // it was removed
 	}
-	left, err := repo.changesOf(ctx, p.own)
+	// First, or what a command writes while the files are looked at, and leaves when it ends then,
+	// would be removed with the worktree. Nobody enters it now, because the repository is locked.
+	inUse, err := p.places.isInUse(p.dir)
 	if err != nil {
 		return changes{}, err
 	}
-	left.inUse, err = p.places.isInUse(p.dir)
+	left, err := repo.changesOf(ctx, p.own)
+	left.inUse = inUse
 	return left, err
 }
 
