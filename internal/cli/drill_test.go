@@ -29,7 +29,7 @@ func TestADrillCopiesWhateverAFileIsCalled(t *testing.T) {
 	from, to := t.TempDir(), filepath.Join(t.TempDir(), "copy")
 	for _, dir := range []string{"sub\xffdir", "copies"} {
 		if err := os.Mkdir(filepath.Join(from, dir), 0o750); err != nil {
-			t.Skip("this file system takes only names in UTF-8:", err)
+			t.Fatal(err)
 		}
 	}
 	script := filepath.Join("sub\xffdir", "a\nscript\xff")

@@ -26,26 +26,13 @@ func TestAnOutageIsNoFlood(t *testing.T) {
 		},
 		DialerRetries: 1,
 	})
-	log := newLogbook()
-	bus := newBus(t, client)
-	bus.log = log.logger()
-	ctx, cancel := context.WithCancel(within(t))
-	ended := make(chan error, 1)
-	go func() {
-		ended <- bus.Listen(ctx, "listener", func(Nudge) { t.Error("subscribed to nothing") }, func(Interest) {})
-	}()
-	for range 6 {
-		<-dials
-	}
-	cancel()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
+	log := listenInVain(t, client, func(context.Context, *logbook) {
+		for range 6 {
+			<-dials
+		}
+	})
 	if n := log.count("the subscription was interrupted"); n != 1 {
 		t.Errorf("the same outage was logged %d times", n)
-	}
-	if err := client.Close(); err != nil {
-		t.Error(err)
 	}
 }
 

@@ -73,7 +73,14 @@ func TestListenEndsWithTheClient(t *testing.T) {
 
 func TestListenWithoutRedis(t *testing.T) {
 	t.Parallel()
-	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	listenInVain(t, redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}), func(ctx context.Context, log *logbook) {
+		log.waitFor(t, ctx, "the subscription was interrupted")
+	})
+}
+
+// listenInVain listens where nothing can be subscribed to, until meanwhile returns.
+func listenInVain(t *testing.T, client *redis.Client, meanwhile func(context.Context, *logbook)) *logbook {
+	t.Helper()
 	log := newLogbook()
 	bus := newBus(t, client)
 	bus.log = log.logger()
@@ -82,14 +89,12 @@ func TestListenWithoutRedis(t *testing.T) {
 	go func() {
 		ended <- bus.Listen(ctx, "listener", func(Nudge) { t.Error("subscribed to nothing") }, func(Interest) {})
 	}()
-	log.waitFor(t, ctx, "the subscription was interrupted")
+	meanwhile(ctx, log)
 	cancel()
-	if err := <-ended; err != nil {
+	if err := errors.Join(<-ended, client.Close()); err != nil {
 		t.Error(err)
 	}
-	if err := client.Close(); err != nil {
-		t.Error(err)
-	}
+	return log
 }
 
 func FuzzNudged(f *testing.F) {

@@ -39,6 +39,7 @@ type agentCache struct {
 	store        *store.Store
 	files        *agentdef.Library  // only used by readFiles
 	lastRead     *agentdef.Registry // likewise: what the files contained
+	refused      []agentdef.Problem // likewise: of that, what the store has refused
 	log          *slog.Logger
 	mu           sync.Mutex // guards the fields below
 	base         *agentdef.Registry
@@ -84,16 +85,17 @@ func (a *agentCache) pollFiles(ctx context.Context) error {
 // stored versions. One whose version belongs to another definition is not used.
 func (a *agentCache) readFiles(ctx context.Context) error {
 	now, problems := a.files.Read()
-	a.logProblems(ctx, problems)
+	a.logProblems(ctx, slices.Concat(problems, a.refused))
 	before := a.fileRegistry()
 	if now == a.lastRead {
 		return nil
 	}
 	var usable []*agentdef.Definition
+	var refused []agentdef.Problem
 	for _, def := range now.List() {
 		err := a.store.PutAgentVersion(ctx, def.Name, def.Version, def.Marshal())
 		if errors.Is(err, tree.ErrBadInput) {
-			a.log.ErrorContext(ctx, "an agent definition is not valid and is not used", "source", def.Source, "error", err, "last_good_kept", false)
+			refused = append(refused, agentdef.Problem{Source: def.Source, Err: err})
 			continue
 		}
 		if err != nil {
@@ -113,7 +115,8 @@ func (a *agentCache) readFiles(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a.lastRead = now
+	a.lastRead, a.refused = now, refused
+	a.logProblems(ctx, slices.Concat(problems, refused))
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.base = base

@@ -1,12 +1,14 @@
 package orchestrator_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/coppice-run/coppice/internal/agentdef"
+	"github.com/coppice-run/coppice/internal/tree"
 )
 
 // TestCachedDefinitionsAreBounded: a tenant that puts ever more long definitions does not use up the
@@ -46,9 +48,12 @@ func TestADefinitionWhoseVersionIsTaken(t *testing.T) {
 	if err := svc.Prepare(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	all, _, err := svc.ListAgents(t.Context(), tenant)
+	all, problems, err := svc.ListAgents(t.Context(), tenant)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if len(problems) != 1 || !errors.Is(problems[0].Err, tree.ErrBadInput) {
+		t.Errorf("the problems are %v", problems)
 	}
 	var names []string
 	for _, def := range all {

@@ -21,17 +21,10 @@ import (
 func TestPagesAreBounded(t *testing.T) {
 	t.Parallel()
 	const rows = 2*maxScanRows + 2
-	for dialect, name := range map[string]func(t *testing.T) string{
-		"SQLite":     func(t *testing.T) string { return filepath.Join(t.TempDir(), "coppice.db") },
-		"PostgreSQL": func(t *testing.T) string { return pgtest.Start(t).Database(t) },
-	} {
+	for dialect, name := range newDatabases() {
 		t.Run(dialect, func(t *testing.T) {
 			t.Parallel()
-			s, err := Open(t.Context(), Config{Database: name(t)})
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { _ = s.Close() })
+			s := openForTest(t, name(t))
 			fill(t, s, rows)
 			rare := func(token string) (int, string, error) {
 				page, err := s.Sessions(t.Context(), "acme", token, 10, map[string]string{"rare": "yes"})
@@ -53,6 +46,24 @@ func TestPagesAreBounded(t *testing.T) {
 			}
 		})
 	}
+}
+
+// newDatabases make a database of each dialect.
+func newDatabases() map[string]func(*testing.T) string {
+	return map[string]func(*testing.T) string{
+		"SQLite":     func(t *testing.T) string { return filepath.Join(t.TempDir(), "coppice.db") },
+		"PostgreSQL": func(t *testing.T) string { return pgtest.Start(t).Database(t) },
+	}
+}
+
+func openForTest(t *testing.T, name string) *Store {
+	t.Helper()
+	s, err := Open(t.Context(), Config{Database: name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
 }
 
 // pagesAre reads all pages, and says how many rows each is to have.
@@ -181,24 +192,18 @@ func (db *slow) load(ctx context.Context, lookups ...lookup) error {
 // other reads, whatever the database.
 func TestScansLeaveConnections(t *testing.T) {
 	t.Parallel()
-	for dialect, name := range map[string]func(t *testing.T) string{
-		"SQLite":     func(t *testing.T) string { return filepath.Join(t.TempDir(), "coppice.db") },
-		"PostgreSQL": func(t *testing.T) string { return pgtest.Start(t).Database(t) },
-		"few connections": func(t *testing.T) string {
-			url := pgtest.Start(t).Database(t)
-			if !strings.Contains(url, "?") {
-				url += "?"
-			}
-			return url + "&pool_max_conns=4"
-		},
-	} {
+	databases := newDatabases()
+	databases["few connections"] = func(t *testing.T) string {
+		url := pgtest.Start(t).Database(t)
+		if !strings.Contains(url, "?") {
+			url += "?"
+		}
+		return url + "&pool_max_conns=4"
+	}
+	for dialect, name := range databases {
 		t.Run(dialect, func(t *testing.T) {
 			t.Parallel()
-			s, err := Open(t.Context(), Config{Database: name(t)})
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { _ = s.Close() })
+			s := openForTest(t, name(t))
 			var scans sync.WaitGroup
 			begun, goOn := make(chan struct{}), make(chan struct{})
 			for range cap(s.scans.running) {
