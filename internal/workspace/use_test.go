@@ -114,37 +114,48 @@ func TestPrunedBeside(t *testing.T) {
 	}
 }
 
-// TestWhatIsWrittenLastStays: a command in the background writes a file and ends while the worktree
-// is looked at for changes, just after the files were looked at.
+// TestWhatIsWrittenLastStays: a command in the background ends while the worktree is looked at for
+// changes, just after the files were looked at. What it has written until then is kept; if that is
+// nothing, it does not keep the worktree.
 func TestWhatIsWrittenLastStays(t *testing.T) {
-	w := plant(t)
-	own, leave := w.grow("1", newTask())
-	running := own.Share()
-	bin := t.TempDir()
-	must(t, os.WriteFile(filepath.Join(bin, "git"), []byte(`#!/bin/bash
+	for name, writes := range map[string]bool{"a file": true, "nothing": false} {
+		t.Run(name, func(t *testing.T) {
+			w := plant(t)
+			own, leave := w.grow("1", newTask())
+			running := own.Share()
+			bin := t.TempDir()
+			must(t, os.WriteFile(filepath.Join(bin, "git"), []byte(`#!/bin/bash
 git "$@"
 code=$?
 case "$*" in *status*) touch `+bin+`/looked; while [ ! -e `+bin+`/ended ]; do sleep 0.02; done;; esac
 exit $code
 `), 0o700)) //nolint:gosec // it is a program
-	slow, err := sandbox.New(sandbox.Config{Mode: sandbox.Off, Environ: []string{"PATH=" + os.Getenv("PATH")}})
-	must(t, err)
-	w.Sandbox = slow
-	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
-	removed := make(chan error, 1)
-	go func() { removed <- own.RemoveIfUnchanged(t.Context()) }()
-	for _, err := os.Stat(filepath.Join(bin, "looked")); err != nil; _, err = os.Stat(filepath.Join(bin, "looked")) {
-		if len(removed) > 0 {
-			t.Fatalf("it has not looked: %v", <-removed)
-		}
-		runtime.Gosched()
+			slow, err := sandbox.New(sandbox.Config{Mode: sandbox.Off, Environ: []string{"PATH=" + os.Getenv("PATH")}})
+			must(t, err)
+			w.Sandbox = slow
+			t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+			removed := make(chan error, 1)
+			go func() { removed <- own.RemoveIfUnchanged(t.Context()) }()
+			for _, err := os.Stat(filepath.Join(bin, "looked")); err != nil; _, err = os.Stat(filepath.Join(bin, "looked")) {
+				if len(removed) > 0 {
+					t.Fatalf("it has not looked: %v", <-removed)
+				}
+				runtime.Gosched()
+			}
+			last := filepath.Join(own.Dir(), "last")
+			if writes {
+				write(t, last, "x")
+			}
+			must(t, running.Leave())
+			write(t, filepath.Join(bin, "ended"), "")
+			must(t, <-removed)
+			if _, err := os.Stat(own.Dir()); (err == nil) != writes {
+				t.Errorf("the worktree: %v", err)
+			}
+			if writes && read(t, last) != "x" {
+				t.Errorf("the command has written %q", read(t, last))
+			}
+			leave()
+		})
 	}
-	write(t, filepath.Join(own.Dir(), "last"), "x")
-	must(t, running.Leave())
-	write(t, filepath.Join(bin, "ended"), "")
-	must(t, <-removed)
-	if got := read(t, filepath.Join(own.Dir(), "last")); got != "x" {
-		t.Errorf("the command has written %q", got)
-	}
-	leave()
 }

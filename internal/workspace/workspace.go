@@ -292,15 +292,21 @@ func (p *Place) changes(ctx context.Context, repo *repository) (changes, error) 
 	if !repo.exists(p.own[len(p.own)-1].dir) {
 		return changes{}, nil // it was removed
 	}
-	// First, or what a command writes while the files are looked at, and leaves when it ends then,
-	// would be removed with the worktree. Nobody enters it now, because the repository is locked.
-	inUse, err := p.places.isInUse(p.dir)
-	if err != nil {
-		return changes{}, err
+	for {
+		inUse, err := p.places.isInUse(p.dir)
+		if err != nil {
+			return changes{}, err
+		}
+		left, err := repo.changesOf(ctx, p.own)
+		if err != nil || !inUse {
+			return left, err
+		}
+		// A user that has left meanwhile may have written something after the look at the files. Nobody
+		// enters while the repository is locked, so the next look is the last one.
+		if left.inUse, err = p.places.isInUse(p.dir); err != nil || left.inUse {
+			return left, err
+		}
 	}
-	left, err := repo.changesOf(ctx, p.own)
-	left.inUse = inUse
-	return left, err
 }
 
 // RemoveIfUnchanged removes the run's worktree under three conditions: it has nothing that its
