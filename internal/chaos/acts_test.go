@@ -147,7 +147,11 @@ func (t *tree) steer(ctx context.Context) error {
 
 func (t *tree) send(ctx context.Context, task string, delivery pb.Delivery) error {
 	text := t.key("hello")
-	req := &pb.SendMessageRequest{SessionId: t.session, TaskId: task, Message: &pb.UserMessage{Text: text}, IdempotencyKey: text, Delivery: delivery}
+	return t.sendText(ctx, text, &pb.SendMessageRequest{SessionId: t.session, TaskId: task, IdempotencyKey: text, Delivery: delivery})
+}
+
+func (t *tree) sendText(ctx context.Context, text string, req *pb.SendMessageRequest) error {
+	req.Message = &pb.UserMessage{Text: text}
 	return t.once(ctx, "SendMessage", func(ctx context.Context) error {
 		resp, err := t.sessions.SendMessage(ctx, req, grpc.WaitForReady(true))
 		if err != nil {

@@ -67,15 +67,19 @@ func Check(e *Evidence) []Violation {
 	return c.violations
 }
 
-// CheckKeys checks that requests with the same key always got the same answer.
+// CheckKeys checks that requests with the same key always got the same answer. Sessions have keys of
+// their own for what is done to them.
 func CheckKeys(records []Record) []Violation {
 	c := &checker{Evidence: &Evidence{}}
-	first := map[[2]string]Record{}
+	first := map[[3]string]Record{}
 	for _, r := range records {
 		if r.Key == "" {
 			continue
 		}
-		key := [2]string{string(r.Kind), r.Key}
+		key := [3]string{string(r.Kind), r.Session, r.Key}
+		if r.Kind == Created || r.Kind == Imported {
+			key[1] = ""
+		}
 		known, again := first[key]
 		if !again {
 			first[key] = r
@@ -128,6 +132,12 @@ func (c *checker) message(task string, ordinal int32) *pb.Message {
 		}
 	}
 	return nil
+}
+
+// transcript returns the messages of a task that were said in the session.
+func (c *checker) transcript(task string) []*pb.Message {
+	all := c.Transcripts[task]
+	return all[min(int(c.taskHistory(task).imported), len(all)):]
 }
 
 // root returns the id of the root task.

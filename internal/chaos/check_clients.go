@@ -21,6 +21,11 @@ func (c *checker) checkClients() {
 		}
 		c.require(same <= 1, KeysHold, r.Task, "%d tasks were started for %s", same, r.Key)
 	}
+	for _, r := range c.recordsOf(Imported) {
+		begins, stored := c.taskHistory(r.Task).imported, len(c.Transcripts[r.Task])
+		c.require(begins == r.Ordinal && stored >= int(begins), Acknowledged, r.Task,
+			"%d messages were imported with %s, the log has %d, %d are stored", r.Ordinal, r.Key, begins, stored)
+	}
 	for _, r := range c.recordsOf(MessageSent) {
 		heard := 0
 		for _, m := range c.Transcripts[r.Task] {

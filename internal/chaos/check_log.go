@@ -67,11 +67,11 @@ func (c *checker) checkStored() {
 		l := c.taskHistory(t.GetId())
 		c.require(l.state == t.GetState(), LogTells, t.GetId(), "it is %s, the log says %s", t.GetState(), l.state)
 		c.require(int(t.GetRun()) == len(l.started), LogTells, t.GetId(), "it is in run %d, the log has %d", t.GetRun(), len(l.started))
-		transcript := c.Transcripts[t.GetId()]
+		transcript := c.transcript(t.GetId())
 		c.require(len(transcript) == len(l.messages), LogTells, t.GetId(),
 			"it has %d messages, the log has %d", len(transcript), len(l.messages))
 		for i, m := range transcript {
-			ordinal := l.inherited + int32(i+1)
+			ordinal := l.inherited + l.imported + int32(i+1)
 			e := l.messages[ordinal].GetMessage()
 			c.require(m.GetOrdinal() == ordinal && e.GetMessageId() == m.GetId() && e.GetRole() == m.GetRole(), LogTells, t.GetId(),
 				"message %d is number %d, %s, %s; the log says %s, %s", i+1, m.GetOrdinal(), m.GetId(), m.GetRole(), e.GetMessageId(), e.GetRole())
@@ -103,7 +103,7 @@ func (c *checker) checkUsage() {
 	var dearest, made int64 // of all calls
 	for _, t := range c.Tasks {
 		var spoken, ended tokens
-		for _, m := range c.Transcripts[t.GetId()] {
+		for _, m := range c.transcript(t.GetId()) {
 			spoken.add(m.GetUsage())
 			if m.GetSumsUpTo() > 0 || m.GetRole() == pb.Role_ROLE_ASSISTANT && t.GetKind() != pb.TaskKind_TASK_KIND_SHELL {
 				made++

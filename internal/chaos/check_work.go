@@ -38,7 +38,7 @@ func (c *checker) checkAccepted() {
 		ordinal int32
 	}
 	by := map[place]Record{}
-	for _, r := range c.recordsOf(Appended, Closed, Spawned, ParkedAt, Ended) {
+	for _, r := range c.recordsOf(Appended, Summed, Closed, Spawned, ParkedAt, Ended) {
 		l := c.taskHistory(r.Task)
 		d := l.delivery(r.Epoch)
 		if d == nil {
@@ -46,7 +46,7 @@ func (c *checker) checkAccepted() {
 			continue
 		}
 		switch r.Kind {
-		case Appended:
+		case Appended, Summed:
 			other, again := by[place{r.Task, r.Ordinal}]
 			c.require(!again || other.Epoch == r.Epoch && other.Seq == r.Seq, Fenced, r.Task,
 				"message %d was accepted from epochs %d and %d", r.Ordinal, other.Epoch, r.Epoch)
@@ -90,9 +90,9 @@ func (c *checker) checkWitnessed() {
 			said[r.Task]++
 		}
 	}
-	for task, messages := range c.Transcripts {
+	for task := range c.Transcripts {
 		stored := 0
-		for _, m := range messages {
+		for _, m := range c.transcript(task) {
 			if m.GetRole() == pb.Role_ROLE_ASSISTANT {
 				stored++
 			}
@@ -340,6 +340,14 @@ func (c *checker) checkModelCalls() {
 	for b, n := range asked {
 		lost := c.taskHistory(b.task).losses[b.ordinal]
 		c.require(n <= 1+lost, OneRepeat, b.task, "after message %d the model was asked %d times, and %d attempts were lost", b.ordinal, n, lost)
+	}
+	clear(asked)
+	for _, r := range c.recordsOf(SummaryDue) {
+		asked[boundary{r.Task, r.Ordinal}]++
+	}
+	for b, n := range asked {
+		lost := c.taskHistory(b.task).lostAttempts()
+		c.require(n <= 1+lost, OneRepeat, b.task, "the model was asked to sum up message %d %d times, and %d attempts were lost", b.ordinal, n, lost)
 	}
 }
 

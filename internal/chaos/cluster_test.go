@@ -136,7 +136,7 @@ func (c *cluster) raiseOrchestrators(program string, p plan) (listens []string) 
 		}
 		c.orchestrators = append(c.orchestrators, c.node(fmt.Sprintf("orchestrator-%d", i+1), program, links,
 			"--listen", addr, "--database", own, "--redis-url", "redis://"+links[0].Addr(),
-			"--max-width", strconv.Itoa(limits.Width), "--max-running", strconv.Itoa(limits.Running)))
+			"--agents-dir", "testdata/agents", "--max-width", strconv.Itoa(limits.Width), "--max-running", strconv.Itoa(limits.Running)))
 		c.toClients = append(c.toClients, c.link(addr))
 		listens = append(listens, addr)
 	}

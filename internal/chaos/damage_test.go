@@ -36,7 +36,7 @@ func TestSeededBugs(t *testing.T) {
 	for shape, e := range found.evidence {
 		e.Undisturbed = chaos.TrajectoryOf(calm.evidence[shape])
 	}
-	for _, d := range slices.Concat(damagesOfLog(), damagesOfWork(), damagesOfClients(), damagesOfWitnesses()) {
+	for _, d := range slices.Concat(damagesOfLog(), damagesOfWork(), damagesOfClients(), damagesOfConversations(), damagesOfWitnesses()) {
 		t.Run(d.name, func(t *testing.T) {
 			t.Parallel()
 			of := found

@@ -15,6 +15,7 @@ type Figures struct {
 	Branches                      int
 	MadeWay                       int // attempts that ended because the budget did not allow another call
 	Asked, Repeated               int // model calls; those that were repeated
+	Summaries                     int
 	Effects                       int
 	Allowed, Denied               int // approvals
 	Acknowledged                  int // answers recorded by workers and clients
@@ -66,6 +67,9 @@ func (f *Figures) Add(e *Evidence) {
 			}
 			asked[at] = true
 			f.Asked++
+		case Summed:
+			f.Summaries++
+			f.Acknowledged++
 		case Effect:
 			f.Effects++
 		case Watched:
@@ -83,10 +87,10 @@ func (f *Figures) Add(e *Evidence) {
 func (f Figures) String() string {
 	return fmt.Sprintf("%d sessions, %d tasks (%d branches), %d runs (%d cancelled, %d poisoned), %d events\n"+
 		"%d attempts, %d of them lost and delivered again, %d told that they are over; %d reattachments; %d made way for others\n"+
-		"%d model calls, %d of them repeated; %d effects; %d approvals given, %d refused\n"+
+		"%d model calls, %d of them repeated; %d summaries; %d effects; %d approvals given, %d refused\n"+
 		"%d acknowledgements and %d watched events held against the database",
 		f.Sessions, f.Tasks, f.Branches, f.Runs, f.Cancelled, f.Poisoned, f.Events,
-		f.Attempts, f.Redelivered, f.Refused, f.Reattached, f.MadeWay, f.Asked, f.Repeated, f.Effects, f.Allowed, f.Denied, f.Acknowledged, f.Watched)
+		f.Attempts, f.Redelivered, f.Refused, f.Reattached, f.MadeWay, f.Asked, f.Repeated, f.Summaries, f.Effects, f.Allowed, f.Denied, f.Acknowledged, f.Watched)
 }
 
 // Redeliveries returns how long runs waited for the next offer after the process of their

@@ -19,6 +19,7 @@ type taskHistory struct {
 	id           string
 	branch       *pb.BranchOpened // nil: it is none
 	inherited    int32            // ordinal of the last message that it does not have itself
+	imported     int32            // ordinal of the last message that it was opened with
 	started      []*pb.Event      // one per run
 	results      []*pb.Event
 	deliveries   []delivery
@@ -101,6 +102,9 @@ func (l *taskHistory) add(e *pb.Event) {
 	case *pb.Event_BranchOpened:
 		l.branch = k.BranchOpened
 		l.inherit(l.branch.GetBase())
+	case *pb.Event_Imported:
+		l.imported = k.Imported.GetMessages()
+		l.lastOrdinal = l.imported
 	case *pb.Event_Started:
 		l.inherit(k.Started.GetBase())
 		l.started = append(l.started, e)

@@ -2,6 +2,7 @@ package chaos_test
 
 import (
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"io"
@@ -18,10 +19,13 @@ import (
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 )
 
+// imported is the shape of sessions that begin with a conversation from elsewhere.
+const imported = "imported"
+
 // shapes are the first messages of sessions, which say what their trees look
 // like; see testdata/scenario.yaml.
 func shapes() []string {
-	return []string{"wide", "deep", "chain 4", "background", "waiting", "failing", "noting", "asking", "crowded", "scarce", "racing", "hasty", "resuming"}
+	return []string{"wide", "deep", "chain 4", "background", "waiting", "failing", "noting", "asking", "crowded", "scarce", "racing", "hasty", "resuming", "summing", "timed", imported}
 }
 
 // budgets are those of sessions, by shape. That of a scarce tree is enough for all of it, and
@@ -197,18 +201,59 @@ func (t *tree) once(ctx context.Context, what string, do func(context.Context) e
 }
 
 func (t *tree) open(ctx context.Context) error {
+	if t.shape == imported {
+		return t.openImported(ctx)
+	}
 	req := &pb.CreateSessionRequest{Message: &pb.UserMessage{Text: t.shape}, IdempotencyKey: t.key("open"), Budget: budgets(t.shape), Permissions: permissions(t.shape)}
 	return t.once(ctx, "CreateSession", func(ctx context.Context) error {
 		resp, err := t.sessions.CreateSession(ctx, req, grpc.WaitForReady(true))
 		if err != nil {
 			return err
 		}
-		t.session, t.root = resp.GetSession().GetId(), resp.GetSession().GetRootTaskId()
-		t.mu.Lock()
-		t.opened[t.session] = t.shape
-		t.mu.Unlock()
-		return t.log.Add(chaos.Record{Kind: chaos.Created, Session: t.session, Key: req.GetIdempotencyKey()})
+		return t.begin(resp.GetSession(), chaos.Record{Kind: chaos.Created, Key: req.GetIdempotencyKey()})
 	})
+}
+
+//go:embed testdata/imported.jsonl
+var conversation []byte
+
+// openImported opens a session with a conversation from elsewhere, and then says what to do.
+func (t *tree) openImported(ctx context.Context) error {
+	key := t.key("import")
+	err := t.once(ctx, "ImportSession", func(ctx context.Context) error {
+		stream, err := t.sessions.ImportSession(ctx, grpc.WaitForReady(true))
+		if err != nil {
+			return err
+		}
+		for _, piece := range []*pb.ImportSessionRequest{
+			{Piece: &pb.ImportSessionRequest_Opening{Opening: &pb.ImportOpening{IdempotencyKey: key}}},
+			{Piece: &pb.ImportSessionRequest_Lines{Lines: conversation[:len(conversation)/2]}},
+			{Piece: &pb.ImportSessionRequest_Lines{Lines: conversation[len(conversation)/2:]}},
+		} {
+			if stream.Send(piece) != nil {
+				break // the answer says why
+			}
+		}
+		resp, err := stream.CloseAndRecv()
+		if err != nil {
+			return err
+		}
+		return t.begin(resp.GetSession(), chaos.Record{Kind: chaos.Imported, Key: key, Ordinal: resp.GetMessages()})
+	})
+	if err != nil {
+		return err
+	}
+	return t.sendText(ctx, t.shape, &pb.SendMessageRequest{SessionId: t.session, IdempotencyKey: t.key("first")})
+}
+
+// begin takes in the session that was opened.
+func (t *tree) begin(s *pb.Session, opened chaos.Record) error {
+	t.session, t.root = s.GetId(), s.GetRootTaskId()
+	t.mu.Lock()
+	t.opened[t.session] = t.shape
+	t.mu.Unlock()
+	opened.Session, opened.Task = t.session, t.root
+	return t.log.Add(opened)
 }
 
 // watch follows the session from where it left off, until it is idle or the

@@ -27,13 +27,16 @@ const (
 	Ended       Kind = "ended"      // the run ended: State, Digest of the answer
 	Lost        Kind = "lost"       // the attempt was told that it is over
 	Reattached  Kind = "reattached" // the attempt continues over another stream
+	Summed      Kind = "summed"     // a summary was stored: Ordinal, Digest
 	ModelCalled Kind = "asked"      // a model call started: Ordinal of the last message in the request
+	SummaryDue  Kind = "sums up"    // the same, for a summary of what is in the request
 	Effect      Kind = "effect"     // a tool had its effect: Ordinal of the message before its call, Block
 )
 
 // Recorded by clients.
 const (
 	Created     Kind = "created"   // a session was opened: Key
+	Imported    Kind = "imported"  // a session was opened with a conversation: Key; Ordinal of its last message
 	MessageSent Kind = "said"      // a message was accepted: Key, which is its text
 	Launched    Kind = "launched"  // a task was started: Key, which is its description; Notify
 	Cancelled   Kind = "cancelled" // a cancel was acknowledged: Task, Began, At; After is the last event seen before

@@ -141,7 +141,7 @@ func start(t *testing.T, dir string) *house {
 	parts.Go(func() {
 		if err := (assembly.Orchestrator{
 			Database: filepath.Join(dir, "coppice.db"), Redis: redis.Client(), Pool: assembly.DefaultPool,
-			Limits: caps(), Listeners: []net.Listener{listener}, Logger: quiet,
+			AgentsDirs: []string{"testdata/agents"}, Limits: caps(), Listeners: []net.Listener{listener}, Logger: quiet,
 		}).Run(ctx, func() { close(ready) }); err != nil {
 			t.Error(err)
 		}
@@ -200,7 +200,7 @@ func TestSoundEvidence(t *testing.T) {
 			t.Errorf("%s, undisturbed: %s", shape, v)
 		}
 	}
-	if figures.Redelivered+figures.Reattached == 0 || figures.Asked == 0 || figures.Effects == 0 || figures.Acknowledged == 0 {
+	if figures.Redelivered+figures.Reattached == 0 || figures.Asked == 0 || figures.Effects == 0 || figures.Summaries == 0 || figures.Acknowledged == 0 {
 		t.Errorf("it proves nothing: %+v", figures)
 	}
 	t.Log(figures)

@@ -206,6 +206,8 @@ func (s *witnessedStream) recordStored(a *attempt, r Record, req *pb.WorkRequest
 	case *pb.WorkRequest_Append:
 		s.rememberCalls(a, ordinal)
 		r.Kind, r.Ordinal, r.Digest = Appended, ordinal, messageDigest(k.Append.GetMessage())
+	case *pb.WorkRequest_Compact:
+		r.Kind, r.Ordinal, r.Digest = Summed, ordinal, messageDigest(k.Compact.GetMessage())
 	case *pb.WorkRequest_End:
 		r.Kind, r.Ordinal, r.Digest = Appended, ordinal, messageDigest(k.End.GetAnswer())
 	case *pb.WorkRequest_CallClose:

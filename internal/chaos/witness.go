@@ -73,8 +73,15 @@ type witnessedModel struct {
 }
 
 func (m *witnessedModel) Generate(ctx context.Context, req *model.Request, emit func(model.Delta)) (*model.Answer, error) {
-	at := noteInput{Session: req.Session.String(), Task: req.Task.String(), Ordinal: int32(len(req.Messages))}
-	m.add(Record{Kind: ModelCalled, Session: at.Session, Task: at.Task, Ordinal: at.Ordinal})
+	at := noteInput{Session: req.Session.String(), Task: req.Task.String()}
+	for i := range req.Messages {
+		at.Ordinal = max(at.Ordinal, int32(req.Messages[i].Ordinal)) // a summary comes before older messages
+	}
+	called := Record{Kind: ModelCalled, Session: at.Session, Task: at.Task, Ordinal: at.Ordinal}
+	if req.Messages[len(req.Messages)-1].Ordinal == 0 { // the request for a summary, which is no message of the conversation
+		called.Kind = SummaryDue
+	}
+	m.add(called)
 	answer, err := m.inner.Generate(ctx, req, emit)
 	if err != nil {
 		return nil, err
