@@ -136,9 +136,9 @@ func (t *tree) interrupt(ctx context.Context) error {
 	return t.send(ctx, "", pb.Delivery_DELIVERY_INTERRUPT)
 }
 
-// steer speaks to the task that started last, which works, waits, or has ended.
+// steer speaks to the task that started last, which works, waits, or has ended, unless it is a command.
 func (t *tree) steer(ctx context.Context) error {
-	if len(t.live) == 0 {
+	if len(t.live) == 0 || t.live[len(t.live)-1].GetStarted().GetKind() == pb.TaskKind_TASK_KIND_SHELL {
 		return nil
 	}
 	t.counts.add(steered)

@@ -137,21 +137,17 @@ func lineAt(lines []string, i int) string {
 }
 
 // isUndisturbed reports whether a task and all tasks below it can be compared with the
-// undisturbed session: they ended in the same states, no client spoke to them or cancelled
-// them, and none was poisoned by repeated worker losses.
+// undisturbed session: they ended in the same states for the same reasons, and no client spoke to
+// them or cancelled them.
 func (c *checker) isUndisturbed(mine *Trajectory, top *taskHistory) bool {
 	for path, want := range c.Undisturbed.Tasks {
 		if path != top.path && !strings.HasPrefix(path, top.path+"/") {
 			continue
 		}
-		same := false
 		if !want.Deterministic || !mine.Tasks[path].Deterministic {
 			return false
 		}
-		for _, l := range c.hist.order {
-			same = same || l.path == path && l.state == want.State && l.lastResult().GetReason() != pb.Reason_REASON_POISONED
-		}
-		if !same {
+		if got := mine.Tasks[path]; got.State != want.State || got.Reason != want.Reason {
 			return false
 		}
 	}

@@ -100,7 +100,7 @@ func raise(t *testing.T, bin string, p plan) *cluster {
 		name := fmt.Sprintf("worker-%d", i+1)
 		c.workers = append(c.workers, c.node(name, filepath.Join(bin, "worker"), links,
 			"--orchestrators", strings.Join(to, ","), "--redis-url", "redis://"+links[0].Addr(), "--slots", strconv.Itoa(p.slots),
-			"--workspace", "testdata", "--scenario", "testdata/scenario.yaml", "--log", filepath.Join(dir, name+".log"), "--name", name))
+			"--workspaces", dir, "--hooks", "testdata/hooks.yaml", "--scenario", "testdata/scenario.yaml", "--log", filepath.Join(dir, name+".log"), "--name", name))
 	}
 	var links []string
 	for _, l := range c.toClients {

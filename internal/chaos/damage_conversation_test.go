@@ -1,14 +1,26 @@
 package chaos_test
 
 import (
+	"strings"
+
 	"github.com/coppice-run/coppice/internal/chaos"
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 )
 
-// damagesOfConversations are those of conversations that were summed up or imported.
+// damagesOfConversations are those of conversations that were summed up or imported, to which hooks
+// object, or which are the output of a command.
 func damagesOfConversations() []damage {
 	isSummary := func(m *pb.Message) bool { return m.GetSumsUpTo() > 0 }
+	says := func(text string) func(*pb.Message) bool {
+		return func(m *pb.Message) bool { return strings.Contains(m.GetBlocks()[0].GetText().GetText(), text) }
+	}
 	return []damage{
+		{"objection of a hook changed", "hooked", chaos.SameTrajectory, func(f *file) {
+			f.message(says("Look again.")).Blocks[0].GetText().Text = "Look elsewhere."
+		}},
+		{"output of a command changed", "commanding", chaos.Stored, func(f *file) {
+			f.message(says("in vain\n")).Blocks[0].GetText().Text = "with success\n"
+		}},
 		{"summary stored with another content", "summing", chaos.Stored, func(f *file) {
 			f.message(isSummary).Blocks[0].GetText().Text = "It was about something else."
 		}},

@@ -20,7 +20,8 @@ type taskHistory struct {
 	branch       *pb.BranchOpened // nil: it is none
 	inherited    int32            // ordinal of the last message that it does not have itself
 	imported     int32            // ordinal of the last message that it was opened with
-	started      []*pb.Event      // one per run
+	isCommand    bool
+	started      []*pb.Event // one per run
 	results      []*pb.Event
 	deliveries   []delivery
 	messages     map[int32]*pb.Event // by ordinal
@@ -108,6 +109,7 @@ func (l *taskHistory) add(e *pb.Event) {
 	case *pb.Event_Started:
 		l.inherit(k.Started.GetBase())
 		l.started = append(l.started, e)
+		l.isCommand = k.Started.GetKind() == pb.TaskKind_TASK_KIND_SHELL
 		l.state = pb.TaskState_TASK_STATE_PENDING
 	case *pb.Event_Dispatched:
 		l.deliveries = append(l.deliveries, delivery{

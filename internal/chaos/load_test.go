@@ -25,7 +25,7 @@ const imported = "imported"
 // shapes are the first messages of sessions, which say what their trees look
 // like; see testdata/scenario.yaml.
 func shapes() []string {
-	return []string{"wide", "deep", "chain 4", "background", "waiting", "failing", "noting", "asking", "crowded", "scarce", "racing", "hasty", "resuming", "summing", "timed", imported}
+	return []string{"wide", "deep", "chain 4", "background", "waiting", "failing", "noting", "asking", "crowded", "scarce", "racing", "hasty", "resuming", "summing", "timed", "hooked", "commanding", imported}
 }
 
 // budgets are those of sessions, by shape. That of a scarce tree is enough for all of it, and
@@ -37,10 +37,14 @@ func budgets(shape string) *pb.Budget {
 	return nil
 }
 
-// permissions are those of sessions, by shape: each note of an asking tree needs an approval.
+// permissions are those of sessions, by shape: each note of an asking tree needs an approval, and no
+// command does.
 func permissions(shape string) *pb.Permissions {
-	if shape == "asking" {
+	switch shape {
+	case "asking":
 		return &pb.Permissions{Ask: []string{"mcp__witness__note"}}
+	case "commanding":
+		return &pb.Permissions{Allow: []string{"bash"}}
 	}
 	return nil
 }

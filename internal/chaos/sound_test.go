@@ -15,7 +15,9 @@ import (
 	"github.com/coppice-run/coppice/internal/assembly"
 	"github.com/coppice-run/coppice/internal/chaos"
 	"github.com/coppice-run/coppice/internal/dispatch"
+	"github.com/coppice-run/coppice/internal/hook"
 	"github.com/coppice-run/coppice/internal/model/scripted"
+	"github.com/coppice-run/coppice/internal/sandbox"
 	core "github.com/coppice-run/coppice/internal/tree"
 )
 
@@ -120,6 +122,8 @@ func start(t *testing.T, dir string) *house {
 	}
 	scenario, err := scripted.Load("testdata/scenario.yaml")
 	must(err)
+	hooks, err := hook.Load("testdata/hooks.yaml")
+	must(err)
 	redis, err := dispatch.OpenEmbedded()
 	must(err)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -148,7 +152,7 @@ func start(t *testing.T, dir string) *house {
 	})
 	parts.Go(func() {
 		if err := (assembly.Worker{
-			Orchestrator: work, Redis: redis.Client(), Pool: assembly.DefaultPool, Slots: 8, Workspace: "testdata",
+			Orchestrator: work, Redis: redis.Client(), Pool: assembly.DefaultPool, Slots: 8, Workspaces: t.TempDir(), Hooks: hooks, Sandbox: sandbox.Options{Sandbox: "off"},
 			Model: witness.Model(scripted.New(scenario)), Tools: witness.Tools(), Logger: quiet,
 		}).Run(ctx); err != nil {
 			t.Error(err)

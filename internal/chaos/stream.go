@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"cmp"
 	"context"
 	"sync"
 
@@ -161,19 +162,28 @@ func (s *witnessedStream) recordResponse(a *attempt, resp *pb.WorkResponse) {
 		s.recordStored(a, r, req, k.Ack.GetOrdinal())
 	case *pb.WorkResponse_Parked:
 		r.Kind = ParkedAt
-		if answer := req.GetEnd().GetAnswer(); answer != nil {
-			r.Digest = messageDigest(answer)
-		}
+		r.Digest = answerDigest(req)
 		s.add(r)
 		s.switchAttempt(a, req, resp.GetGiven())
 	case *pb.WorkResponse_Ended:
 		r.Kind, r.State = Ended, k.Ended.GetState().String()
-		if answer := req.GetEnd().GetAnswer(); answer != nil {
-			r.Digest = messageDigest(answer)
-		}
+		r.Digest = answerDigest(req)
 		s.add(r)
 		s.switchAttempt(a, req, resp.GetGiven())
 	}
+}
+
+// answerDigest hashes the answer of a request that may end a run; empty if it has none. That of a
+// command is its output.
+func answerDigest(req *pb.WorkRequest) string {
+	answer := cmp.Or(req.GetEnd().GetAnswer(), req.GetStopHooks().GetAnswer())
+	if end := req.GetCommandEnd(); end.GetOutput() != "" {
+		answer = &pb.Message{Blocks: []*pb.Block{{Kind: &pb.Block_Text{Text: &pb.TextBlock{Text: end.GetOutput()}}}}}
+	}
+	if answer == nil {
+		return ""
+	}
+	return messageDigest(answer)
 }
 
 // switchAttempt replaces the attempt of the stream by the one that arrived with its end, if
@@ -208,8 +218,8 @@ func (s *witnessedStream) recordStored(a *attempt, r Record, req *pb.WorkRequest
 		r.Kind, r.Ordinal, r.Digest = Appended, ordinal, messageDigest(k.Append.GetMessage())
 	case *pb.WorkRequest_Compact:
 		r.Kind, r.Ordinal, r.Digest = Summed, ordinal, messageDigest(k.Compact.GetMessage())
-	case *pb.WorkRequest_End:
-		r.Kind, r.Ordinal, r.Digest = Appended, ordinal, messageDigest(k.End.GetAnswer())
+	case *pb.WorkRequest_End, *pb.WorkRequest_StopHooks:
+		r.Kind, r.Ordinal, r.Digest = Appended, ordinal, answerDigest(req)
 	case *pb.WorkRequest_CallClose:
 		r.Kind, r.Ordinal = Closed, a.callsOrdinal
 		r.Block, r.Digest = k.CallClose.GetResult().GetBlock(), resultDigest(k.CallClose.GetResult())

@@ -20,6 +20,7 @@ type Trajectory struct {
 // be cut off.
 type TaskTrajectory struct {
 	State         pb.TaskState
+	Reason        pb.Reason
 	Transcript    []string
 	Deterministic bool // none of the exceptions occurred
 }
@@ -59,7 +60,7 @@ func trajectoryOf(e *Evidence, p *sessionHistory) *Trajectory {
 		}
 		transcript := e.Transcripts[l.id]
 		c.Tasks[l.path] = TaskTrajectory{
-			State: l.state, Transcript: normalised(transcript),
+			State: l.state, Reason: l.lastResult().GetReason(), Transcript: normalised(transcript),
 			Deterministic: len(l.queued) == 0 && len(l.started) == 1 && l.state != pb.TaskState_TASK_STATE_CANCELLED && !l.wasRefused() &&
 				!p.hasTimedChild(l) && !slices.ContainsFunc(transcript, isNondeterministic),
 		}

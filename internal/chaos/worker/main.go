@@ -17,14 +17,17 @@ import (
 	"github.com/coppice-run/coppice/internal/assembly"
 	"github.com/coppice-run/coppice/internal/chaos"
 	"github.com/coppice-run/coppice/internal/flags"
+	"github.com/coppice-run/coppice/internal/hook"
 	"github.com/coppice-run/coppice/internal/model/scripted"
+	"github.com/coppice-run/coppice/internal/sandbox"
 )
 
 type options struct {
 	Orchestrators []string `required:"" help:"Addresses of all orchestrators, as seen by this worker."`
 	RedisURL      string   `required:"" help:"Address of Redis, as seen by this worker."`
 	Slots         int      `default:"16" help:"Number of runs to carry at once."`
-	Workspace     string   `required:"" help:"Directory that the file tools work in."`
+	Workspaces    string   `required:"" help:"Directory for the sessions' directories."`
+	Hooks         string   `required:"" help:"File of hooks."`
 	Scenario      string   `required:"" help:"Scenario file."`
 	Log           string   `required:"" help:"File to write the records to."`
 	Name          string   `required:"" help:"Name in the records."`
@@ -44,6 +47,10 @@ func run(f options, log *slog.Logger) (err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	scenario, err := scripted.Load(f.Scenario)
+	if err != nil {
+		return err
+	}
+	hooks, err := hook.Load(f.Hooks)
 	if err != nil {
 		return err
 	}
@@ -74,8 +81,8 @@ func run(f options, log *slog.Logger) (err error) {
 		return err
 	}
 	return assembly.Worker{
-		Orchestrator: conn, Redis: client, Pool: assembly.DefaultPool, Slots: f.Slots, Workspace: f.Workspace,
+		Orchestrator: conn, Redis: client, Pool: assembly.DefaultPool, Slots: f.Slots, Workspaces: f.Workspaces,
 		Model: witness.Model(scripted.New(scenario)), Logger: log, Tools: witness.Tools(),
-		Alive: living,
+		Alive: living, Hooks: hooks, Sandbox: sandbox.Options{Sandbox: "off"}, // its commands are those of the scenario
 	}.Run(ctx)
 }
