@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/coppice-run/coppice/internal/sandbox"
 	"github.com/coppice-run/coppice/internal/tree"
@@ -82,6 +83,26 @@ func TestReplaced(t *testing.T) {
 		t.Errorf("when others have left it sees %q", got)
 	}
 	leaveThird()
+}
+
+// TestResumedBeforeTheLastRunHasLeft: a run has removed its worktree, and the next one of the task enters
+// before it leaves. It works in the new worktree.
+func TestResumedBeforeTheLastRunHasLeft(t *testing.T) {
+	t.Parallel()
+	w := plant(t)
+	id := newTask()
+	first, leaveFirst := w.grow("1", id)
+	must(t, first.RemoveIfUnchanged(t.Context()))
+	first.dir.lookedAt = time.Now().Add(time.Hour) // just now, however long git takes
+	second, leaveSecond := w.grow("2", id)
+	leaveFirst()
+	if got := use(t, second.Workspace, "write", `{"path":"work","content":"mine"}`); !strings.HasPrefix(got, "Made") {
+		t.Errorf("it is told %q", got)
+	}
+	if got := read(t, filepath.Join(second.Dir(), "work")); got != "mine" {
+		t.Errorf("the work is %q", got)
+	}
+	leaveSecond()
 }
 
 // TestPrunedBeside: an agent does not see the worktrees of others, and tidies up what git then

@@ -52,12 +52,13 @@ type shared struct {
 }
 
 // lookEvery is how often it is checked whether the path of a directory that has users still leads
-// to it. Without users, it is checked for each run that enters.
+// to it. Without users, and for a worktree, it is checked for each run that enters: the last run of
+// a task may have removed the worktree and not left it yet.
 const lookEvery = 100 * time.Millisecond
 
 // isCurrent reports whether the path of the directory leads to it.
 func (s *shared) isCurrent(now time.Time) bool {
-	if s.users > 0 && now.Sub(s.lookedAt) < lookEvery {
+	if s.lock == nil && s.users > 0 && now.Sub(s.lookedAt) < lookEvery {
 		return true
 	}
 	s.lookedAt = now
