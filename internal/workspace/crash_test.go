@@ -235,3 +235,61 @@ func TestLock(t *testing.T) {
 		must(t, third.Close())
 	})
 }
+
+// TestCommitsOutliveTheirDirectory: whoever removes the directory of a worktree does not remove
+// what was committed there.
+func TestCommitsOutliveTheirDirectory(t *testing.T) {
+	t.Parallel()
+	for name, remove := range map[string]func(t *testing.T, w *wood, dir string){
+		"removed": func(t *testing.T, _ *wood, dir string) { must(t, os.RemoveAll(dir)) },
+		"by git":  func(t *testing.T, w *wood, dir string) { command(t, w.dir, "worktree", "remove", "-f", "-f", dir) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := plant(t)
+			id := newTask()
+			place, leave := w.grow("1", id)
+			command(t, place.Dir(), "commit", "-q", "--allow-empty", "-m", "work")
+			remove(t, w, place.Dir())
+			if got := w.end(place, leave); !strings.HasSuffix(got, ": 1 commit, the directory was removed]") {
+				t.Errorf("it tells %q", got)
+			}
+			place, leave = w.grow("2", id)
+			if got := command(t, place.Dir(), "log", "-1", "--format=%s"); got != "work" {
+				t.Errorf("resumed, it goes on from %q", got)
+			}
+			command(t, place.Dir(), "reset", "-q", "--hard", "main")
+			remove(t, w, place.Dir())
+			if got := w.end(place, leave); got != "" {
+				t.Errorf("without commits it tells %q", got)
+			}
+		})
+	}
+}
+
+// TestWhatCannotBeLookedAtStays: a worktree that cannot be looked at for a while is not taken for
+// removed.
+func TestWhatCannotBeLookedAtStays(t *testing.T) {
+	t.Parallel()
+	w := plant(t)
+	id := newTask()
+	place, leave := w.grow("1", id)
+	write(t, filepath.Join(place.Dir(), "work"), "mine")
+	dir := filepath.Join(w.dir, ".coppice")
+	must(t, os.Rename(dir, dir+"-meanwhile"))
+	must(t, os.Symlink(filepath.Base(dir), dir)) // leads to itself
+	if got := place.ChangesNote(t.Context()); !strings.Contains(got, "could not be looked at") {
+		t.Errorf("it tells %q", got)
+	}
+	if err := place.RemoveIfUnchanged(t.Context()); err == nil {
+		t.Error("it was looked at")
+	}
+	leave()
+	must(t, os.Remove(dir))
+	must(t, os.Rename(dir+"-meanwhile", dir))
+	place, leave = w.grow("2", id)
+	if got := read(t, filepath.Join(place.Dir(), "work")); got != "mine" {
+		t.Errorf("the work is %q", got)
+	}
+	leave()
+}

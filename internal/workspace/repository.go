@@ -100,10 +100,11 @@ func (r *repository) makeIgnoredDir(dir string) error {
 	if err := r.checkPath(dir); err != nil {
 		return err
 	}
-	if ignore := filepath.Join(dir, ".gitignore"); !r.exists(ignore) {
-		return r.write(ignore, "*\n")
+	ignore := filepath.Join(dir, ".gitignore")
+	if there, err := r.exists(ignore); err != nil || there {
+		return err
 	}
-	return nil
+	return r.write(ignore, "*\n")
 }
 
 // checkPath returns an error if the path of a directory contains a link.
@@ -196,9 +197,17 @@ func (r *repository) remove(name string) error {
 	return nil
 }
 
-func (r *repository) exists(name string) bool {
+// exists reports whether there is something at a path. That it cannot be looked at, for example
+// because too many files are open, is an error: taken for missing, it would be removed.
+func (r *repository) exists(name string) (bool, error) {
 	_, err := r.root.Lstat(name)
-	return err == nil
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("looking at %s: %w", name, err)
+	}
+	return true, nil
 }
 
 func (r *repository) path(name string) string { return filepath.Join(r.dir, name) }
@@ -319,6 +328,7 @@ type changes struct {
 	submodules bool // submodules that are not empty
 	nested     bool // nested worktrees
 	inUse      bool // others work there
+	noDir      bool // its directory was removed; set only if there are commits
 }
 
 func (s changes) isEmpty() bool { return s == changes{} }
@@ -341,6 +351,9 @@ func (s changes) String() string {
 	}
 	if s.inUse {
 		parts = append(parts, "agents or commands that still work there")
+	}
+	if s.noDir {
+		parts = append(parts, "the directory was removed")
 	}
 	return strings.Join(parts, ", ")
 }

@@ -16,8 +16,8 @@ import (
 // submodule in the index, or repositories. It reads only the worktree's own data, so nothing
 // that a submodule names can run.
 func (r *repository) hasSubmodules(ctx context.Context, w worktree, head string) (bool, error) {
-	if r.exists(filepath.Join(w.admin(), "modules")) {
-		return true, nil
+	if there, err := r.exists(filepath.Join(w.admin(), "modules")); err != nil || there {
+		return there, err
 	}
 	links := &gitlinks{isNonEmpty: func(name string) bool { return r.isNonEmpty(filepath.Join(w.dir, name)) }}
 	if _, err := r.runIsolatedTo(ctx, links, w, head, "ls-files", "--stage", "-z"); err != nil {

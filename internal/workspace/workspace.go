@@ -290,8 +290,12 @@ func (p *Place) ChangesNote(ctx context.Context) string {
 
 // changes returns what the run's worktree has that its parent does not have.
 func (p *Place) changes(ctx context.Context, repo *repository) (changes, error) {
-	if !repo.exists(p.own[len(p.own)-1].dir) {
-		return changes{}, nil // it was removed
+	there, err := repo.exists(p.own[len(p.own)-1].dir)
+	if err != nil {
+		return changes{}, err
+	}
+	if !there {
+		return repo.changesWithoutDir(ctx, p.own)
 	}
 	for {
 		inUse, err := p.places.isInUse(p.dir)

@@ -97,12 +97,19 @@ func (r *repository) ensureOne(ctx context.Context, chain []worktree) error {
 	if err := r.makeIgnoredDir(filepath.Dir(w.dir)); err != nil {
 		return err
 	}
-	switch there := r.exists(w.dir); {
-	case there && !r.exists(w.admin()):
+	there, dirErr := r.exists(w.dir)
+	known, adminErr := r.exists(w.admin())
+	ready, markErr := r.exists(w.readyMark())
+	complete, indexErr := r.exists(w.index())
+	if err := errors.Join(dirErr, adminErr, markErr, indexErr); err != nil {
+		return err
+	}
+	switch {
+	case there && !known:
 		return w.forgottenError()
-	case there && r.exists(w.readyMark()):
+	case there && ready:
 		return r.checkPath(w.dir)
-	case there && r.exists(w.index()): // interrupted before the marker, or created by an older worker
+	case there && complete: // interrupted before the marker, or created by an older worker
 		return errors.Join(r.checkPath(w.dir), r.markReady(w, "\n"))
 	}
 	if err := r.discard(w); err != nil { // its files were never all checked out, so nothing has worked there
@@ -153,31 +160,23 @@ func (r *repository) discard(w worktree) error {
 // changesOf returns what the last worktree of a chain has that its parent does not have.
 func (r *repository) changesOf(ctx context.Context, chain []worktree) (changes, error) {
 	w := chain[len(chain)-1]
-	if !r.exists(w.admin()) {
+	known, err := r.exists(w.admin())
+	if err != nil {
+		return changes{}, err
+	}
+	if !known {
 		return changes{}, w.forgottenError()
 	}
 	if err := r.checkPath(w.dir); err != nil {
-		return changes{}, err
-	}
-	parent, err := r.head(ctx, chain[:len(chain)-1])
-	if err != nil {
 		return changes{}, err
 	}
 	head, err := r.head(ctx, chain)
 	if err != nil {
 		return changes{}, err
 	}
-	tips := []string{head}
-	if tip, err := r.branchTip(ctx, w); err == nil {
-		tips = append(tips, tip)
-	}
-	counted, err := r.runGit(ctx, append(append([]string{"rev-list", "--count"}, tips...), "--not", parent)...)
-	if err != nil {
-		return changes{}, err
-	}
 	var s changes
-	if s.commits, err = strconv.Atoi(counted); err != nil {
-		return changes{}, fmt.Errorf("counting commits: %w", err)
+	if s.commits, err = r.countCommits(ctx, chain, head); err != nil {
+		return changes{}, err
 	}
 	if s.files, err = r.isChanged(ctx, w, head); err != nil {
 		return changes{}, err
@@ -187,6 +186,49 @@ func (r *repository) changesOf(ctx context.Context, chain []worktree) (changes, 
 	}
 	s.nested, err = r.hasNested(w)
 	return s, err
+}
+
+// changesWithoutDir is changesOf for a worktree whose directory was removed. Its commits are still
+// there, also if git has forgotten the worktree.
+func (r *repository) changesWithoutDir(ctx context.Context, chain []worktree) (changes, error) {
+	known, err := r.exists(chain[len(chain)-1].admin())
+	if err != nil {
+		return changes{}, err
+	}
+	var heads []string
+	if known {
+		head, err := r.head(ctx, chain)
+		if err != nil {
+			return changes{}, err
+		}
+		heads = append(heads, head)
+	}
+	commits, err := r.countCommits(ctx, chain, heads...)
+	return changes{commits: commits, noDir: commits > 0}, err
+}
+
+// countCommits returns how many commits the branch of the last worktree of a chain and heads have
+// that its parent does not have.
+func (r *repository) countCommits(ctx context.Context, chain []worktree, heads ...string) (int, error) {
+	parent, err := r.head(ctx, chain[:len(chain)-1])
+	if err != nil {
+		return 0, err
+	}
+	if tip, err := r.branchTip(ctx, chain[len(chain)-1]); err == nil {
+		heads = append(heads, tip)
+	}
+	if len(heads) == 0 {
+		return 0, nil
+	}
+	counted, err := r.runGit(ctx, append(append([]string{"rev-list", "--count"}, heads...), "--not", parent)...)
+	if err != nil {
+		return 0, err
+	}
+	commits, err := strconv.Atoi(counted)
+	if err != nil {
+		return 0, fmt.Errorf("counting commits: %w", err)
+	}
+	return commits, nil
 }
 
 // isChanged reports whether files, or the commits of submodules, differ from the commit of a
