@@ -68,7 +68,7 @@ const (
 
 func TestWrite(t *testing.T) {
 	t.Parallel()
-	c := talking(t, "f", "one\n")
+	c := talking(t, "f", "one\n", "crlf", "a\r\nb\r\n", "mixed", "a\r\nb\n")
 	for _, step := range []struct{ call, want string }{
 		{`write {"path":"a/b/new.txt","content":"x\n"}`, "Made the file: 2 bytes"},
 		{`write {"path":"./a/../a/b/new.txt","content":"y"}`, "Wrote the file: 1 bytes instead of 2"},
@@ -78,6 +78,10 @@ func TestWrite(t *testing.T) {
 		{`write {"path":"f","content":"z"}`, notSeen},
 		{`read {"path":"f"}`, "     1\tone"},
 		{`write {"path":"f","content":"two\n"}`, "Wrote the file: 4 bytes instead of 4"},
+		{`read {"path":"crlf"}`, "     1\ta\n     2\tb"},
+		{`write {"path":"crlf","content":"a\nc\r\n\nd"}`, "Wrote the file: 9 bytes instead of 6"},
+		{`read {"path":"mixed"}`, "     1\ta\n     2\tb"},
+		{`write {"path":"mixed","content":"a\nb\n"}`, "Wrote the file: 4 bytes instead of 5"},
 		{`write {"path":"a","content":"z"}`, "error: a: is a directory"},
 		{`write {"path":".","content":"z"}`, "error: .: is a directory"},
 		{`write {"path":"f/x","content":"z"}`, "error: f/x: not a directory"},
@@ -90,6 +94,8 @@ func TestWrite(t *testing.T) {
 	c.holds("a/b/new.txt", "y")
 	c.holds("empty", "")
 	c.holds("f", "two\n")
+	c.holds("crlf", "a\r\nc\r\n\r\nd")
+	c.holds("mixed", "a\nb\n")
 	c.leftNothing()
 }
 

@@ -59,5 +59,6 @@ func (in writeInput) revise(before *textFile) (after, said string, _ error) {
 	if before == nil {
 		return in.content, fmt.Sprintf("Made the file: %d bytes", len(in.content)), nil
 	}
-	return in.content, fmt.Sprintf("Wrote the file: %d bytes instead of %d", len(in.content), len(before.content)), nil
+	after = withBreaksOf(before.content, in.content)
+	return after, fmt.Sprintf("Wrote the file: %d bytes instead of %d", len(after), len(before.content)), nil
 }
