@@ -135,6 +135,37 @@ func TestPrunedBeside(t *testing.T) {
 	}
 }
 
+// wrapGit puts a script in the place of git, from now on. In the script, git is the real one.
+func (w *wood) wrapGit(script string) {
+	w.t.Helper()
+	bin := w.t.TempDir()
+	must(w.t, os.WriteFile(filepath.Join(bin, "git"), []byte("#!/bin/bash\n"+script), 0o700)) //nolint:gosec // it is a program
+	open, err := sandbox.New(sandbox.Config{Mode: sandbox.Off, Environ: []string{"PATH=" + os.Getenv("PATH")}})
+	must(w.t, err)
+	w.Sandbox = open
+	w.t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+}
+
+// TestBranchStaysWhenGitFails: git fails once when it is asked for the branch of a worktree that is at
+// another commit, as it does when there are too many processes. The branch is not taken for missing.
+func TestBranchStaysWhenGitFails(t *testing.T) {
+	w := plant(t)
+	own, leave := w.grow("1", newTask())
+	command(t, own.Dir(), "commit", "-q", "--allow-empty", "-m", "work")
+	command(t, own.Dir(), "checkout", "-q", "--detach", "main")
+	failed := filepath.Join(t.TempDir(), "failed")
+	w.wrapGit(`case "$*" in *refs/heads/coppice*) [ -e ` + failed + ` ] || { touch ` + failed + `; exit 128; };; esac
+exec git "$@"
+`)
+	if err := own.RemoveIfUnchanged(t.Context()); err == nil {
+		t.Error("git has not failed")
+	}
+	if got := own.ChangesNote(t.Context()); !strings.HasSuffix(got, ": 1 commit]") {
+		t.Errorf("it tells %q", got)
+	}
+	leave()
+}
+
 // TestWhatIsWrittenLastStays: a command in the background ends while the worktree is looked at for
 // changes, just after the files were looked at. What it has written until then is kept; if that is
 // nothing, it does not keep the worktree.
@@ -145,16 +176,11 @@ func TestWhatIsWrittenLastStays(t *testing.T) {
 			own, leave := w.grow("1", newTask())
 			running := own.Share()
 			bin := t.TempDir()
-			must(t, os.WriteFile(filepath.Join(bin, "git"), []byte(`#!/bin/bash
-git "$@"
+			w.wrapGit(`git "$@"
 code=$?
-case "$*" in *status*) touch `+bin+`/looked; while [ ! -e `+bin+`/ended ]; do sleep 0.02; done;; esac
+case "$*" in *status*) touch ` + bin + `/looked; while [ ! -e ` + bin + `/ended ]; do sleep 0.02; done;; esac
 exit $code
-`), 0o700)) //nolint:gosec // it is a program
-			slow, err := sandbox.New(sandbox.Config{Mode: sandbox.Off, Environ: []string{"PATH=" + os.Getenv("PATH")}})
-			must(t, err)
-			w.Sandbox = slow
-			t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+`)
 			removed := make(chan error, 1)
 			go func() { removed <- own.RemoveIfUnchanged(t.Context()) }()
 			for _, err := os.Stat(filepath.Join(bin, "looked")); err != nil; _, err = os.Stat(filepath.Join(bin, "looked")) {

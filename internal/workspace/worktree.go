@@ -127,11 +127,13 @@ func (r *repository) ensureOne(ctx context.Context, chain []worktree) error {
 
 // add creates a worktree on its branch. It continues on a branch that exists already.
 func (r *repository) add(ctx context.Context, w worktree, from string) error {
-	at := []string{"-b", w.branch(), r.path(w.dir), from}
-	if _, err := r.runGit(ctx, "rev-parse", "--verify", "--quiet", "refs/heads/"+w.branch()); err == nil {
-		at = []string{r.path(w.dir), w.branch()}
-	} else if ctx.Err() != nil {
+	tip, err := r.branchTip(ctx, w)
+	if err != nil {
 		return err
+	}
+	at := []string{"-b", w.branch(), r.path(w.dir), from}
+	if tip != "" {
+		at = []string{r.path(w.dir), w.branch()}
 	}
 	// Files are checked out afterwards, because git would run filters for them here.
 	if _, err := r.runGit(ctx, append([]string{"worktree", "add", "--quiet", "--no-checkout", "--lock"}, at...)...); err != nil {
@@ -214,7 +216,11 @@ func (r *repository) countCommits(ctx context.Context, chain []worktree, heads .
 	if err != nil {
 		return 0, err
 	}
-	if tip, err := r.branchTip(ctx, chain[len(chain)-1]); err == nil {
+	tip, err := r.branchTip(ctx, chain[len(chain)-1])
+	if err != nil {
+		return 0, err
+	}
+	if tip != "" {
 		heads = append(heads, tip)
 	}
 	if len(heads) == 0 {
@@ -244,8 +250,9 @@ func (r *repository) isChanged(ctx context.Context, w worktree, head string) (bo
 	return changed != "", err
 }
 
+// branchTip returns the commit of a worktree's branch; empty if there is no such branch.
 func (r *repository) branchTip(ctx context.Context, w worktree) (string, error) {
-	return r.runGit(ctx, "rev-parse", "--verify", "--quiet", "refs/heads/"+w.branch())
+	return r.runGit(ctx, "for-each-ref", "--format=%(objectname)", "refs/heads/"+w.branch())
 }
 
 // hasNested reports whether the worktree contains worktrees of other agents. It never blocks,
@@ -294,8 +301,8 @@ func (r *repository) removeIfEmpty(ctx context.Context, w worktree, owner string
 		return err
 	}
 	tip, err := r.branchTip(ctx, w)
-	if err != nil {
-		return nil //nolint:nilerr // it has no branch
+	if err != nil || tip == "" {
+		return err
 	}
 	// This fails if the branch was moved meanwhile.
 	_, err = r.runGit(ctx, "update-ref", "-d", "refs/heads/"+w.branch(), tip)
