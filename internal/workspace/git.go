@@ -33,6 +33,7 @@ type gitCall struct {
 	writable []string // further writable directories
 	args     []string
 	out      io.Writer // gets the output; nil: run returns it
+	fatal    string    // a warning that is an error
 }
 
 // disabledConfig turns off the settings that make git run programs, as far as their names are
@@ -78,6 +79,8 @@ func (g git) run(ctx context.Context, c gitCall) (string, error) {
 	err = process.Wait()
 	if ctx.Err() != nil {
 		err = ctx.Err()
+	} else if err == nil && c.fatal != "" && strings.Contains(complaint.buf.String(), c.fatal) {
+		err = errors.New("incomplete")
 	}
 	if err != nil {
 		return "", fmt.Errorf("git %s: %w: %s", c.args[0], err, complaint.line())

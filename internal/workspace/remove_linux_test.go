@@ -52,3 +52,25 @@ func TestReadOnlyIsRemoved(t *testing.T) {
 	}
 	w.clean()
 }
+
+// TestWhatGitCannotReadStays: git only warns of a directory that it cannot read, and says nothing of
+// what is in it.
+func TestWhatGitCannotReadStays(t *testing.T) {
+	t.Parallel()
+	w := plant(t)
+	place, leave := w.grow("1", newTask())
+	work := filepath.Join(place.Dir(), "closed/work")
+	write(t, work, "mine")
+	must(t, os.Chmod(filepath.Dir(work), 0o300))
+	defer os.Chmod(filepath.Dir(work), 0o700) //nolint:gosec // so that it can be removed
+	if got := place.ChangesNote(t.Context()); got == "" {
+		t.Error("it tells nothing")
+	}
+	if err := place.RemoveIfUnchanged(t.Context()); err != nil {
+		t.Log(err)
+	}
+	if got := read(t, work); got != "mine" {
+		t.Errorf("the work is %q", got)
+	}
+	leave()
+}

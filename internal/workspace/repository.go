@@ -257,6 +257,7 @@ func (r *repository) runIsolatedTo(ctx context.Context, out io.Writer, w worktre
 	files := r.path(w.dir)
 	return r.git.run(ctx, gitCall{
 		in: files, gitDir: dir, writable: []string{dir, r.path(gitDir)}, args: args, out: out,
+		fatal: "could not open directory", // status leaves out what is in it
 		env: []string{
 			"GIT_WORK_TREE=" + files,
 			"GIT_OBJECT_DIRECTORY=" + r.path(gitDir+"/objects"),
