@@ -211,7 +211,7 @@ func (w *Worker) pullHints(ctx, workCtx context.Context) {
 			unused <- struct{}{}
 		}
 		if failed {
-			w.Logger.WarnContext(ctx, "pulling failed", "redis", bus.Addr(), "error", err)
+			bus.LogFailure(ctx, "pulling failed", err, "redis", bus.Addr())
 			pause(ctx, wait)
 			wait = min(2*wait, retryMax)
 			continue
