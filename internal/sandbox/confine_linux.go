@@ -105,11 +105,26 @@ func (s spec) restrict() error {
 		return err
 	}
 	if s.Seccomp {
-		if err := setFilter(s.Network, s.refusedModes()); err != nil {
+		if err := setFilter(s.filterOptions()); err != nil {
 			return fmt.Errorf("setting %s: %w", LayerSeccomp, err)
 		}
 	}
 	return nil
+}
+
+// filterOptions says what the seccomp filter refuses besides what it always refuses.
+type filterOptions struct {
+	network      bool   // sockets of the network are permitted
+	localSockets bool   // sockets that can be connected to a path are permitted
+	otherLimits  bool   // changing the limits of other processes is permitted
+	modes        uint32 // modes with one of these bits are refused
+}
+
+// filterOptions returns the options for this command. Without namespaces it could reach all local
+// services and processes of its user.
+func (s spec) filterOptions() filterOptions {
+	apart := s.Way != wayNone
+	return filterOptions{network: s.Network, localSockets: apart || s.landlockSockets(), otherLimits: apart, modes: s.refusedModes()}
 }
 
 // refusedModes returns the mode bits that are refused: setuid and setgid. In directories that

@@ -67,6 +67,7 @@ func readEscapes() []escape {
 			"that others have open":    `cat /proc/[0-9]*/fd/77 2>/dev/null`,
 			"that the worker has open": `cat "/proc/$WORKER/fd/77"`,
 			"that it was given":        `cat /proc/self/fd/77`,
+			"of shared memory":         `cat "$SHARED"`,
 		}),
 		named("read another workspace", map[string]string{
 			"by its path":    `cat "$OTHER/notes"`,
@@ -95,6 +96,10 @@ func readEscapes() []escape {
 			"at its call":      `cat "/proc/$WORKER/syscall" && echo ESCAPED`,
 			"at its arguments": `tr '\0' ' ' <"/proc/$WORKER/cmdline" && echo ESCAPED`,
 			"at its processes": `test -d "/proc/$VICTIM" && echo ESCAPED`,
+		}),
+		named("open a terminal", map[string]string{
+			"to read": `exec 9<"$TERMINAL" && echo ESCAPED`,
+			"to type": `exec 9>"$TERMINAL" && echo ESCAPED`,
 		}),
 		onlyRoot(named("read what is root's", map[string]string{
 			"the passwords": `grep -q . /etc/shadow && echo ESCAPED`,

@@ -73,6 +73,7 @@ func hostSockets(how string) []escape {
 		"by a path":                 `$PROBE dial unix "$SOCKET"`,
 		"by the worker's root":      `$PROBE dial unix "/proc/$WORKER/root$SOCKET"`,
 		"by a link":                 `ln -s "$SOCKET" s && $PROBE dial unix s`,
+		"by a pair of datagrams":    `perl -MSocket -e 'socketpair(S, T, PF_UNIX, SOCK_DGRAM, 0) or die; send(S, "hi", 0, sockaddr_un($ENV{SOCKET_DGRAM})) or die'`,
 		"by an abstract name":       `$PROBE dial unix "@$ABSTRACT"`,
 		"by abstract datagrams":     `$PROBE dial unixgram "@$ABSTRACT_DGRAM"`,
 		"by an abstract name, perl": `perl -MSocket -e 'socket(S, PF_UNIX, SOCK_STREAM, 0) or die; connect(S, pack("S a*", AF_UNIX, "\0$ENV{ABSTRACT}")) or die'`,

@@ -36,6 +36,24 @@ func escapes() []escape {
 	return slices.Concat(readEscapes(), writeEscapes(), networkEscapes(), privilegeEscapes(), processEscapes(), resourceEscapes(), kernelEscapes())
 }
 
+// onlyNamespaces are the escapes that are open without namespaces: the documentation says so.
+var onlyNamespaces = []string{
+	"read another workspace by listing it", "read what is root's keys of ssh", "see the machine its disks", "see the machine its configuration",
+	"look into the worker at its files", "look into the worker at its arguments", "look into the worker at its processes",
+	"write outside by a file's rights", "write outside by a directory's rights", "write outside by the time of a file",
+	"have capabilities in the bounding set", "change limits of others' chance", "reach a process by its affinity", "reach a process by its name",
+}
+
+// escapesFrom returns the escapes that have to be closed. Without namespaces, those that would only
+// repeat what the other workers show are left out.
+func escapesFrom(by way) []escape {
+	if by != wayNone {
+		return escapes()
+	}
+	rows := slices.Concat(readEscapes(), writeEscapes(), networkEscapes(), privilegeEscapes(), processEscapes())
+	return slices.DeleteFunc(rows, func(e escape) bool { return slices.Contains(onlyNamespaces, e.name) })
+}
+
 // insideVariable tells the test binary that it is the worker whose commands try to
 // escape, and how it gets its namespaces.
 const insideVariable = "COPPICE_TEST_ESCAPES"
@@ -51,6 +69,7 @@ func TestEscapes(t *testing.T) {
 		{"root", 0, "native"},
 		{"nobody", nobodyID, "native"},
 		{"nobody with bubblewrap", nobodyID, "bubblewrap"},
+		{"nobody without namespaces", nobodyID, ""},
 	}
 	for _, w := range workers {
 		t.Run(w.name, func(t *testing.T) {
@@ -111,8 +130,8 @@ func asUser(t *testing.T, uid uint32, run string, environ ...string) *exec.Cmd {
 
 // TestEscapesFromWorker is the worker of TestEscapes.
 func TestEscapesFromWorker(t *testing.T) {
-	by := os.Getenv(insideVariable)
-	if by == "" {
+	by, inside := os.LookupEnv(insideVariable)
+	if !inside {
 		t.Log("it is for a process of its own, which TestEscapes starts")
 		return
 	}
@@ -122,7 +141,8 @@ func TestEscapesFromWorker(t *testing.T) {
 	}
 	leaveOpen(t, w.secret)
 	proven, failed := 0, 0
-	for _, e := range escapes() {
+	tried := escapesFrom(w.box.way)
+	for _, e := range tried {
 		t.Run(strings.ReplaceAll(e.name, " ", "_"), func(t *testing.T) {
 			if e.unproven == "" && (!e.root || os.Getuid() == 0) {
 				if how, output := w.free(t, e); how == "" {
@@ -136,7 +156,7 @@ func TestEscapesFromWorker(t *testing.T) {
 			}
 		})
 	}
-	fmt.Printf("%d escapes tried as user %d (%s), %d of them shown to work outside of the sandbox, %d succeeded\n", len(escapes()), os.Getuid(), w.box.way, proven, failed)
+	fmt.Printf("%d escapes tried as user %d (%s), %d of them shown to work outside of the sandbox, %d succeeded\n", len(tried), os.Getuid(), w.box.way, proven, failed)
 }
 
 // leaveOpen opens a file that children inherit.

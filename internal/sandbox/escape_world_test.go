@@ -34,6 +34,8 @@ type world struct {
 	secret    string // content of all files outside of the workspace, and of the variable
 	listeners *listeners
 	victim    *exec.Cmd
+	terminal  string   // where the worker's user types
+	shared    string   // memory that processes of the worker's user share
 	box       *Sandbox // with limits that let everything run
 	tight     *Sandbox // with low limits
 	rows      int
@@ -41,7 +43,12 @@ type world struct {
 
 func newWorld(t *testing.T, by way) *world {
 	t.Helper()
-	w := &world{t: t, secret: os.Getenv(planted), listeners: listen(t)}
+	w := &world{t: t, secret: os.Getenv(planted), listeners: listen(t), terminal: openTerminal(t)}
+	w.shared = shareMemory(t, w.secret)
+	mode := Required
+	if by == wayNone {
+		mode = BestEffort
+	}
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -52,7 +59,7 @@ func newWorld(t *testing.T, by way) *world {
 		AddressSpace: 256 << 20, Memory: 64 << 20,
 	}
 	for box, limits := range map[**Sandbox]Limits{&w.box: wide, &w.tight: tight} {
-		if *box, err = New(Config{Mode: Required, Readable: []string{exe}, Limits: limits, ways: onlyWay(by)}); err != nil {
+		if *box, err = New(Config{Mode: mode, Readable: []string{exe}, Limits: limits, ways: onlyWay(by)}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -63,6 +70,41 @@ func newWorld(t *testing.T, by way) *world {
 	}
 	t.Cleanup(func() { w.victim.Process.Kill(); w.victim.Wait() })
 	return w
+}
+
+// openTerminal opens a terminal, for as long as the test takes.
+func openTerminal(t *testing.T) string {
+	t.Helper()
+	made, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { made.Close() })
+	number, err := unix.IoctlGetInt(int(made.Fd()), unix.TIOCGPTN)
+	if err == nil {
+		err = unix.IoctlSetPointerInt(int(made.Fd()), unix.TIOCSPTLCK, 0)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return "/dev/pts/" + strconv.Itoa(number)
+}
+
+// shareMemory makes a file in memory, for as long as the test takes.
+func shareMemory(t *testing.T, content string) string {
+	t.Helper()
+	f, err := os.CreateTemp("/dev/shm", "coppice-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.Remove(f.Name()) })
+	if _, err := f.WriteString(content); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return f.Name()
 }
 
 // stage is the world of one attempt.
@@ -130,7 +172,8 @@ func (w *world) environ(s *stage) []string {
 		"WORK=" + s.work, "OUT=" + s.out, "OTHER=" + s.other, "SECRET_FILE=" + s.out + "/secret", "MARK=" + s.marker,
 		"WORKER=" + strconv.Itoa(os.Getpid()), "VICTIM=" + strconv.Itoa(w.victim.Process.Pid), "PROBE=" + exe + " " + probeMarker,
 		"TCP=" + l.port("tcp4"), "TCP6=" + l.port("tcp6"), "UDP=" + l.port("udp4"),
-		"SOCKET=" + l.path, "ABSTRACT=" + l.abstract, "ABSTRACT_DGRAM=" + l.abstractDgram,
+		"TERMINAL=" + w.terminal, "SHARED=" + w.shared,
+		"SOCKET=" + l.path, "SOCKET_DGRAM=" + l.pathDgram, "ABSTRACT=" + l.abstract, "ABSTRACT_DGRAM=" + l.abstractDgram,
 	}
 }
 
@@ -230,17 +273,18 @@ func appears(ctx context.Context, marker string) bool {
 
 // listeners are services of the machine.
 type listeners struct {
-	path, abstract, abstractDgram string
-	addrs                         map[string]net.Addr
-	reached, own                  atomic.Int64
-	flushed                       chan struct{}
+	path, pathDgram         string
+	abstract, abstractDgram string
+	addrs                   map[string]net.Addr
+	reached, own            atomic.Int64
+	flushed                 chan struct{}
 }
 
 func listen(t *testing.T) *listeners {
 	t.Helper()
 	name := "coppice-test-" + rand.Text()
 	l := &listeners{
-		path: filepath.Join(t.TempDir(), "socket"), abstract: name + "-stream", abstractDgram: name + "-dgram",
+		path: filepath.Join(t.TempDir(), "socket"), pathDgram: filepath.Join(t.TempDir(), "socket"), abstract: name + "-stream", abstractDgram: name + "-dgram",
 		addrs: map[string]net.Addr{}, flushed: make(chan struct{}),
 	}
 	for network, address := range map[string]string{"tcp4": "127.0.0.1:0", "tcp6": "[::1]:0", "unix": l.path, "unix ": "@" + l.abstract} {
@@ -252,8 +296,8 @@ func listen(t *testing.T) *listeners {
 		l.addrs[network] = ln.Addr()
 		go l.accept(ln)
 	}
-	for network, address := range map[string]string{"udp4": "127.0.0.1:0", "unixgram": "@" + l.abstractDgram} {
-		conn, err := net.ListenPacket(network, address)
+	for network, address := range map[string]string{"udp4": "127.0.0.1:0", "unixgram": "@" + l.abstractDgram, "unixgram ": l.pathDgram} {
+		conn, err := net.ListenPacket(strings.TrimSpace(network), address)
 		if err != nil {
 			t.Fatal(err)
 		}

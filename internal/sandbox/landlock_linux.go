@@ -13,13 +13,16 @@ import (
 // one asked for that would restrict nothing at all.
 const abiRefer = 2
 
+// abiSockets is the first Landlock version that blocks connections to sockets at outside paths.
+const abiSockets = 9
+
 // landlock allows the process to read the system's files and to write the command's files.
 func (s spec) landlock() error {
 	abi, err := llsyscall.LandlockGetABIVersion()
 	if err != nil {
 		return fmt.Errorf("asking for its version: %w", err)
 	}
-	readable := append([]string{"/proc", "/dev"}, systemPaths()...)
+	readable := append([]string{"/proc"}, systemPaths()...)
 	var changed []string
 	for _, t := range s.Trees {
 		if t.Writable {
@@ -29,7 +32,6 @@ func (s spec) landlock() error {
 		}
 	}
 	writable := landlock.RWDirs(changed...)
-	devices := landlock.RWDirs("/dev/pts").IgnoreIfMissing().WithIoctlDev()
 	scratch := landlock.RWDirs(s.scratch()...).IgnoreIfMissing()
 	if abi >= abiRefer {
 		writable, scratch = writable.WithRefer(), scratch.WithRefer()
@@ -39,19 +41,28 @@ func (s spec) landlock() error {
 	if s.Network {
 		config.HandledAccessNet = 0
 	}
-	// A root that contains only what the command may see may be listed.
-	listed := landlock.RODirs()
+	// A root and devices that are only the command's may be listed, and its terminals opened. Those of
+	// the machine are the ones where people type.
+	listed, terminals, terminalMaker := landlock.RODirs(), landlock.RWDirs(), landlock.RWFiles()
 	if s.Way != wayNone {
 		listed = landlock.PathAccess(llsyscall.AccessFSReadDir, "/")
+		dirs = append(dirs, "/dev")
+		terminals = landlock.RWDirs("/dev/pts").IgnoreIfMissing().WithIoctlDev()
+		terminalMaker = landlock.RWFiles("/dev/pts/ptmx").IgnoreIfMissing().WithIoctlDev()
 	}
 	return config.BestEffort().Restrict(
 		listed,
 		landlock.RODirs(dirs...).IgnoreIfMissing(),
 		landlock.ROFiles(files...).IgnoreIfMissing(),
 		landlock.RWFiles(devicePaths...).IgnoreIfMissing().WithIoctlDev(),
-		landlock.RWFiles("/dev/pts/ptmx").IgnoreIfMissing().WithIoctlDev(),
-		devices, writable, scratch,
+		terminals, terminalMaker, writable, scratch,
 	)
+}
+
+// landlockSockets reports whether Landlock blocks connections to sockets at outside paths.
+func (s spec) landlockSockets() bool {
+	abi, err := llsyscall.LandlockGetABIVersion()
+	return s.Landlock && err == nil && abi >= abiSockets
 }
 
 // splitFiles separates files from directories, which have different access rights.

@@ -93,15 +93,18 @@ const (
 )
 
 // families returns the allowed socket families.
-func families(network bool) []uint32 {
-	if network {
-		return []uint32{unix.AF_UNIX, unix.AF_INET, unix.AF_INET6, unix.AF_NETLINK}
+func (o filterOptions) families() (families []uint32) {
+	if o.localSockets {
+		families = append(families, unix.AF_UNIX)
 	}
-	return []uint32{unix.AF_UNIX}
+	if o.network {
+		families = append(families, unix.AF_INET, unix.AF_INET6, unix.AF_NETLINK)
+	}
+	return families
 }
 
-// filter builds the program. It refuses modes with one of the bits.
-func filter(network bool, bits uint32) program {
+// filter builds the program.
+func filter(o filterOptions) program {
 	var p program
 	p.load(offsetArch)
 	p.unless(unix.BPF_JEQ, arch, 1)
@@ -111,7 +114,7 @@ func filter(network bool, bits uint32) program {
 	p.end(kill)
 	// Opening files is the most frequent call, so it comes first.
 	for _, c := range append(modeSetters, settersHere...) {
-		p.argument(c.number, c.mode, func(a *program) { c.refuse(a, bits) })
+		p.argument(c.number, c.mode, func(a *program) { c.refuse(a, o.modes) })
 	}
 	for _, number := range append(deniedSyscalls, deniedHere...) {
 		p.when(unix.BPF_JEQ, number, 1)
@@ -136,17 +139,34 @@ func filter(network bool, bits uint32) program {
 		}
 		a.end(allow)
 	})
-	for _, number := range []uint32{unix.SYS_SOCKET, unix.SYS_SOCKETPAIR} {
-		p.argument(number, 0, func(a *program) {
-			for _, family := range families(network) {
-				a.when(unix.BPF_JEQ, family, 1)
-				a.end(allow)
-			}
+	p.argument(unix.SYS_SOCKET, 0, func(a *program) { a.permit(o.families()) })
+	p.argument(unix.SYS_SOCKETPAIR, 1, func(a *program) {
+		// A pair of datagram sockets can be connected to a path, others can't.
+		if !o.localSockets {
+			a.when(unix.BPF_JSET, datagramTypes, 1)
 			a.end(refuse)
-		})
+		}
+		a.load(offsetArg(0))
+		a.permit([]uint32{unix.AF_UNIX})
+	})
+	if !o.otherLimits {
+		p.argument(unix.SYS_PRLIMIT64, 0, func(a *program) { a.permit([]uint32{0}) })
 	}
 	p.end(allow)
 	return p
+}
+
+// datagramTypes is a bit of the types of sockets that take datagrams: SOCK_DGRAM and SOCK_RAW. The
+// bit is not set in SOCK_STREAM and SOCK_SEQPACKET.
+const datagramTypes = unix.SOCK_DGRAM
+
+// permit permits only some values of what has been loaded.
+func (p *program) permit(values []uint32) {
+	for _, value := range values {
+		p.when(unix.BPF_JEQ, value, 1)
+		p.end(allow)
+	}
+	p.end(refuse)
 }
 
 // refuse is emitted when the mode has been loaded.
@@ -172,8 +192,8 @@ func (p *program) argument(number, which uint32, body func(*program)) {
 }
 
 // setFilter installs the filter for this thread and its later programs.
-func setFilter(network bool, bits uint32) error {
-	p := filter(network, bits)
+func setFilter(o filterOptions) error {
+	p := filter(o)
 	program := unix.SockFprog{Len: uint16(len(p)), Filter: &p[0]}
 	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(&program)))
 	if errno != 0 {

@@ -7,4 +7,4 @@ import (
 	"runtime"
 )
 
-func setFilter(bool, uint32) error { return errors.New("there is no filter for " + runtime.GOARCH) }
+func setFilter(filterOptions) error { return errors.New("there is no filter for " + runtime.GOARCH) }
