@@ -142,13 +142,19 @@ func exitCode(status unix.WaitStatus) int {
 // child of this process only when the killed one is gone.
 const killPause = time.Millisecond
 
-// killAll kills children, and their children as this process inherits them, until none is left.
+// killAll kills children with their groups, and their children as this process inherits them, until
+// none is left.
 func (r *reaper) killAll() {
 	for {
 		r.mu.Lock()
-		for _, pid := range children() {
-			// the child has not been collected, so its pid is not reused
-			_ = unix.Kill(pid, unix.SIGKILL)
+		for _, c := range children() {
+			// The child has not been collected, so its pid and its group are not reused. No process of
+			// the group escapes by forking meanwhile. The next stage has a session of its own, so all
+			// in a group belong to the command.
+			if c.group > 1 && c.group != unix.Getpgrp() {
+				_ = unix.Kill(-c.group, unix.SIGKILL)
+			}
+			_ = unix.Kill(c.pid, unix.SIGKILL)
 		}
 		r.mu.Unlock()
 		select {
@@ -159,13 +165,16 @@ func (r *reaper) killAll() {
 	}
 }
 
+// child is a child process, with its process group.
+type child struct{ pid, group int }
+
 // children returns the processes whose parent is this one.
-func children() []int {
+func children() []child {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		return nil
 	}
-	var found []int
+	var found []child
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())
 		if err != nil {
@@ -175,10 +184,13 @@ func children() []int {
 		if err != nil {
 			continue // it is gone
 		}
-		// The name, in parentheses, may contain anything. State and parent follow.
+		// The name, in parentheses, may contain anything. State, parent and group follow.
 		fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
-		if len(fields) > 1 && string(fields[1]) == strconv.Itoa(os.Getpid()) {
-			found = append(found, pid)
+		if len(fields) < 3 || string(fields[1]) != strconv.Itoa(os.Getpid()) {
+			continue
+		}
+		if group, err := strconv.Atoi(string(fields[2])); err == nil {
+			found = append(found, child{pid, group})
 		}
 	}
 	return found
