@@ -60,7 +60,7 @@ func Check(e *Evidence) []Violation {
 	for _, examine := range []func(){
 		c.checkLog, c.checkRuns, c.checkEnds, c.checkStored, c.checkWatched, c.checkClients, c.checkCancels, c.checkAttempts, c.checkAccepted,
 		c.checkWitnessed, c.checkCalls, c.checkChildren, c.checkUsage, c.checkModelCalls, c.checkEffects,
-		c.checkApprovals, c.checkBranches, c.checkCaps, c.checkTrajectory, c.checkDiagnosed,
+		c.checkApprovals, c.checkAsked, c.checkBranches, c.checkCaps, c.checkTrajectory, c.checkDiagnosed,
 	} {
 		examine()
 	}

@@ -30,3 +30,24 @@ func (c *checker) checkApprovals() {
 		c.require(false, Acknowledged, "", "approval %s was acknowledged as %s, and is not in the log", id, state)
 	}
 }
+
+// checkAsked: where notes need approvals, a note has its effect only if its call has asked, or if
+// notes were allowed for the whole session before. Once they were, no call asks any more.
+func (c *checker) checkAsked() {
+	if !slices.ContainsFunc(c.Records, func(r Record) bool { return r.Kind == Created && r.Asks }) {
+		return
+	}
+	granted := c.hist.granted
+	for _, l := range c.hist.order {
+		for _, a := range l.approvals {
+			c.require(granted == 0 || a.asked < granted, Acknowledged, l.id, "call %d.%d has asked after event %d allowed all notes", a.call.message, a.call.block, granted)
+		}
+	}
+	for at := range c.effects() {
+		l := c.taskHistory(at.task)
+		asked := slices.ContainsFunc(l.approvals, func(a *approval) bool { return a.call == at.callRef })
+		closings := l.closed[at.callRef]
+		covered := granted > 0 && (len(closings) == 0 || granted < closings[0].GetSeq())
+		c.require(asked || covered, AskedFirst, at.task, "call %d.%d had its effect, and nobody was asked", at.message, at.block)
+	}
+}

@@ -4,10 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"testing"
-	"time"
 
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/coppice-run/coppice/internal/chaos"
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
@@ -36,7 +34,7 @@ func TestSeededBugs(t *testing.T) {
 	for shape, e := range found.evidence {
 		e.Undisturbed = chaos.TrajectoryOf(calm.evidence[shape])
 	}
-	for _, d := range slices.Concat(damagesOfLog(), damagesOfWork(), damagesOfClients(), damagesOfConversations(), damagesOfWitnesses()) {
+	for _, d := range slices.Concat(damagesOfLog(), damagesOfWork(), damagesOfClients(), damagesOfApprovals(), damagesOfConversations(), damagesOfWitnesses()) {
 		t.Run(d.name, func(t *testing.T) {
 			t.Parallel()
 			of := found
@@ -287,14 +285,6 @@ func damagesOfWork() []damage {
 		{"effect claimed and never had", "noting", chaos.NoRepeat, func(f *file) {
 			f.Records = slices.DeleteFunc(f.Records, func(r chaos.Record) bool { return r.Kind == chaos.Effect })
 		}},
-		{"effect without approval", "asking", chaos.AskedFirst, func(f *file) {
-			i := f.event(func(e *pb.Event) bool { return isDecided(e) && f.hadEffect(e) })
-			f.Events[i].GetApprovalDecided().State = pb.ApprovalState_APPROVAL_STATE_DENIED
-		}},
-		{"approval decided twice", "asking", chaos.AskedFirst, func(f *file) {
-			i := f.event(isDecided)
-			f.insert(i+1, f.Events[i])
-		}},
 		{"model asked three times for one lost attempt", "wide", chaos.OneRepeat, func(f *file) {
 			// Two more than there were, and one lost attempt to excuse one of them.
 			r := f.Records[f.kind(chaos.ModelCalled)]
@@ -308,72 +298,6 @@ func damagesOfWork() []damage {
 		}},
 		{"transcript is not the script's", "noting", chaos.SameTrajectory, func(f *file) {
 			f.Transcripts[f.Session.GetRootTaskId()][1].Blocks[0].GetToolUse().InputJson = `{}`
-		}},
-	}
-}
-
-func damagesOfClients() []damage {
-	return []damage{
-		{"session lost", "wide", chaos.Acknowledged, func(f *file) { f.Session = nil }},
-		{"spawn lost", "wide", chaos.Acknowledged, func(f *file) {
-			f.again(f.kind(chaos.Launched), func(r *chaos.Record) { r.Task, r.Key = "another", "another" })
-		}},
-		{"message lost", "wide", chaos.Acknowledged, func(f *file) {
-			f.Records[f.kind(chaos.MessageSent)].Key = "hello, nobody heard this"
-		}},
-		{"decision lost", "asking", chaos.Acknowledged, func(f *file) {
-			r := f.Records[f.kind(chaos.Decided)]
-			f.drop(f.event(func(e *pb.Event) bool { return e.GetApprovalDecided().GetApprovalId() == r.Key }))
-		}},
-		{"message heard, and waits", "wide", chaos.KeysHold, func(f *file) {
-			r := f.Records[f.kind(chaos.MessageSent)]
-			f.Inboxes = map[string][]*pb.InboxEntry{r.Task: {{Text: r.Key}}}
-		}},
-		{"message heard twice", "wide", chaos.KeysHold, func(f *file) {
-			r := f.Records[f.kind(chaos.MessageSent)]
-			heard := f.Transcripts[r.Task]
-			i := slices.IndexFunc(heard, func(m *pb.Message) bool { return m.GetBlocks()[0].GetText().GetText() == r.Key })
-			f.Transcripts[r.Task] = append(heard, heard[i])
-		}},
-		{"spawn repeated by a repeated key", "wide", chaos.KeysHold, func(f *file) {
-			r := f.Records[f.kind(chaos.Launched)]
-			i := f.event(func(e *pb.Event) bool { return e.GetStarted().GetDescription() == r.Key })
-			twin := proto.CloneOf(f.Events[i])
-			twin.TaskId = "twin"
-			f.insert(i+1, twin)
-		}},
-		{"repeated key answered with another task", "wide", chaos.KeysHold, func(f *file) {
-			f.again(f.kind(chaos.Launched), func(r *chaos.Record) { r.Task = "twin" })
-		}},
-		{"branch lost", "waiting", chaos.Acknowledged, func(f *file) { f.drop(f.event(isBranch)) }},
-		{"branch repeated by a repeated key", "waiting", chaos.KeysHold, func(f *file) {
-			i := f.event(isBranch)
-			twin := proto.CloneOf(f.Events[i])
-			twin.TaskId = "twin"
-			f.insert(i+1, twin)
-		}},
-		{"branch of another message", "waiting", chaos.Stored, func(f *file) {
-			f.Records[f.kind(chaos.Branched)].Ordinal = 99
-		}},
-		{"selection lost", "waiting", chaos.Acknowledged, func(f *file) { f.Session.CurrentTaskId = "another" }},
-		{"claim granted below a cancel", "chain 4", chaos.CancelHolds, func(f *file) {
-			r := f.Records[f.kind(chaos.Cancelled)]
-			f.insert(len(f.Events), &pb.Event{
-				TaskId: r.Task, Run: 1, Time: timestamppb.New(r.At.Add(time.Millisecond)),
-				Kind: &pb.Event_Dispatched{Dispatched: &pb.TaskDispatched{Epoch: 99}},
-			})
-		}},
-		{"claim granted after the session was closed", "crowded", chaos.CancelHolds, func(f *file) {
-			f.insert(len(f.Events), &pb.Event{
-				TaskId: f.Session.GetRootTaskId(), Run: 1, Time: timestamppb.New(f.Records[f.kind(chaos.Abandoned)].At.Add(time.Millisecond)),
-				Kind: &pb.Event_Dispatched{Dispatched: &pb.TaskDispatched{Epoch: 99}},
-			})
-		}},
-		{"run goes on after its cancel was acknowledged", "chain 4", chaos.CancelHolds, func(f *file) {
-			i := f.event(func(e *pb.Event) bool {
-				return e.GetResult().GetReason() == pb.Reason_REASON_CANCELLED_BY_PARENT
-			})
-			f.Events[i].Time = timestamppb.New(f.Records[f.kind(chaos.Cancelled)].At.Add(time.Second))
 		}},
 	}
 }

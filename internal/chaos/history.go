@@ -12,6 +12,7 @@ type sessionHistory struct {
 	tasks    map[string]*taskHistory
 	order    []*taskHistory // by first appearance
 	selected []string       // tasks that have become current, in log order
+	granted  int64          // sequence number of the first decision for the whole session; 0: none
 }
 
 // taskHistory is what the log says about a task.
@@ -56,6 +57,7 @@ func childOf(c *pb.ChildRun) childRun { return childRun{c.GetTaskId(), c.GetRun(
 type approval struct {
 	id     string
 	call   callRef
+	asked  int64              // sequence number of the question
 	states []pb.ApprovalState // that it has got
 }
 
@@ -91,6 +93,9 @@ func historyOf(events []*pb.Event) *sessionHistory {
 		if e.GetBranchSelected() != nil {
 			p.selected = append(p.selected, l.id)
 		}
+		if p.granted == 0 && e.GetApprovalDecided().GetScope() == pb.ApprovalScope_APPROVAL_SCOPE_SESSION {
+			p.granted = e.GetSeq()
+		}
 	}
 	for _, l := range p.order {
 		l.path = p.pathOf(l)
@@ -124,7 +129,7 @@ func (l *taskHistory) add(e *pb.Event) {
 		l.closed[r] = append(l.closed[r], e)
 	case *pb.Event_ApprovalRequested:
 		asked := k.ApprovalRequested
-		l.approvals = append(l.approvals, &approval{id: asked.GetApprovalId(), call: callRefOf(asked.GetCall())})
+		l.approvals = append(l.approvals, &approval{id: asked.GetApprovalId(), call: callRefOf(asked.GetCall()), asked: e.GetSeq()})
 	case *pb.Event_ApprovalDecided:
 		l.decide(k.ApprovalDecided.GetApprovalId(), k.ApprovalDecided.GetState())
 	case *pb.Event_ApprovalExpired:

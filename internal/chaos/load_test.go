@@ -214,7 +214,7 @@ func (t *tree) open(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		return t.begin(resp.GetSession(), chaos.Record{Kind: chaos.Created, Key: req.GetIdempotencyKey()})
+		return t.begin(resp.GetSession(), chaos.Record{Kind: chaos.Created, Key: req.GetIdempotencyKey(), Asks: len(req.GetPermissions().GetAsk()) > 0})
 	})
 }
 

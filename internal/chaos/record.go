@@ -35,7 +35,7 @@ const (
 
 // Recorded by clients.
 const (
-	Created     Kind = "created"   // a session was opened: Key
+	Created     Kind = "created"   // a session was opened: Key; Asks
 	Imported    Kind = "imported"  // a session was opened with a conversation: Key; Ordinal of its last message
 	MessageSent Kind = "said"      // a message was accepted: Key, which is its text
 	Launched    Kind = "launched"  // a task was started: Key, which is its description; Notify
@@ -67,6 +67,7 @@ type Record struct {
 	Digest  string    `json:"digest,omitempty"`
 	Key     string    `json:"key,omitempty"`
 	Notify  bool      `json:"notify,omitempty"`
+	Asks    bool      `json:"asks,omitempty"` // each note in the session needs an approval
 	After   int64     `json:"after,omitempty"`
 	Digests []string  `json:"digests,omitempty"`
 }
