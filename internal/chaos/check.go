@@ -58,7 +58,7 @@ func Check(e *Evidence) []Violation {
 		return c.violations
 	}
 	for _, examine := range []func(){
-		c.checkLog, c.checkRuns, c.checkEnds, c.checkStored, c.checkWatched, c.checkClients, c.checkCancels, c.checkAttempts, c.checkAccepted,
+		c.checkLog, c.checkRuns, c.checkEnds, c.checkStored, c.checkWatched, c.checkClients, c.checkCancels, c.checkAbandoned, c.checkAttempts, c.checkAccepted,
 		c.checkWitnessed, c.checkCalls, c.checkChildren, c.checkUsage, c.checkModelCalls, c.checkEffects,
 		c.checkApprovals, c.checkAsked, c.checkBranches, c.checkCaps, c.checkTrajectory, c.checkDiagnosed,
 	} {

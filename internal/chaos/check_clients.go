@@ -93,6 +93,17 @@ func (c *checker) checkCancels() {
 	}
 }
 
+// checkAbandoned: a close that was acknowledged is in the log, and nothing starts after it.
+func (c *checker) checkAbandoned() {
+	closed := c.hist.closed
+	c.require(closed > 0 || !c.isClosed(), Acknowledged, "", "the session was acknowledged as closed, and is open")
+	for _, e := range c.Events {
+		begins := e.GetStarted() != nil || e.GetDispatched() != nil
+		c.require(closed == 0 || e.GetSeq() < closed || !begins, CancelHolds, e.GetTaskId(),
+			"event %d begins something in a session that event %d has closed", e.GetSeq(), closed)
+	}
+}
+
 // isBelow reports whether a task is top or below it.
 func (c *checker) isBelow(l *taskHistory, top string) bool {
 	for {

@@ -64,6 +64,23 @@ func damagesOfClients() []damage {
 				Kind: &pb.Event_Dispatched{Dispatched: &pb.TaskDispatched{Epoch: 99}},
 			})
 		}},
+		{"run starts after the session was closed", "crowded", chaos.CancelHolds, func(f *file) {
+			root := f.task(f.Session.GetRootTaskId())
+			root.Run++
+			at := timestamppb.New(f.Records[f.kind(chaos.Abandoned)].At.Add(time.Second))
+			for _, e := range []*pb.Event{
+				{Kind: &pb.Event_Started{Started: &pb.TaskStarted{}}},
+				{Kind: &pb.Event_Result{Result: &pb.TaskResult{State: root.GetState()}}},
+			} {
+				e.TaskId, e.Run, e.Time = root.GetId(), root.GetRun(), at
+				f.insert(len(f.Events), e)
+			}
+		}},
+		{"close lost", "crowded", chaos.Acknowledged, func(f *file) {
+			f.drop(f.event(func(e *pb.Event) bool {
+				return e.GetSessionChanged().GetChange() == pb.SessionChange_SESSION_CHANGE_CLOSED
+			}))
+		}},
 		{"run goes on after its cancel was acknowledged", "chain 4", chaos.CancelHolds, func(f *file) {
 			i := f.event(func(e *pb.Event) bool {
 				return e.GetResult().GetReason() == pb.Reason_REASON_CANCELLED_BY_PARENT

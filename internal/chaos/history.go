@@ -13,6 +13,7 @@ type sessionHistory struct {
 	order    []*taskHistory // by first appearance
 	selected []string       // tasks that have become current, in log order
 	granted  int64          // sequence number of the first decision for the whole session; 0: none
+	closed   int64          // sequence number of the event that closed the session; 0: it is open
 }
 
 // taskHistory is what the log says about a task.
@@ -95,6 +96,9 @@ func historyOf(events []*pb.Event) *sessionHistory {
 		}
 		if p.granted == 0 && e.GetApprovalDecided().GetScope() == pb.ApprovalScope_APPROVAL_SCOPE_SESSION {
 			p.granted = e.GetSeq()
+		}
+		if e.GetSessionChanged().GetChange() == pb.SessionChange_SESSION_CHANGE_CLOSED {
+			p.closed = e.GetSeq()
 		}
 	}
 	for _, l := range p.order {
