@@ -30,6 +30,7 @@ const (
 	AskedFirst     Rule = "what needs an approval has its effect only once it was allowed"
 	CapsHold       Rule = "caps hold at each moment"
 	KeysHold       Rule = "a repeated key does nothing twice"
+	LastResort     Rule = "a run is given up only after three workers in a row were lost with it"
 	SameTrajectory Rule = "transcripts are those of an undisturbed run"
 	LogTells       Rule = "the log tells what is stored"
 	Diagnosed      Rule = "the system finds nothing wrong with itself"
@@ -58,7 +59,7 @@ func Check(e *Evidence) []Violation {
 		return c.violations
 	}
 	for _, examine := range []func(){
-		c.checkLog, c.checkRuns, c.checkEnds, c.checkStored, c.checkWatched, c.checkClients, c.checkCancels, c.checkAbandoned, c.checkAttempts, c.checkAccepted,
+		c.checkLog, c.checkRuns, c.checkPoisoned, c.checkEnds, c.checkStored, c.checkWatched, c.checkClients, c.checkCancels, c.checkAbandoned, c.checkAttempts, c.checkAccepted,
 		c.checkWitnessed, c.checkCalls, c.checkChildren, c.checkUsage, c.checkModelCalls, c.checkEffects,
 		c.checkApprovals, c.checkAsked, c.checkBranches, c.checkCaps, c.checkTrajectory, c.checkDiagnosed,
 	} {

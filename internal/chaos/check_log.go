@@ -37,6 +37,19 @@ func (c *checker) checkRuns() {
 	}
 }
 
+// mostLost is how many workers in a row are lost with a run that is given up.
+const mostLost = 3
+
+// checkPoisoned: no run is given up sooner. What workers are told to store between their answers is
+// not counted as progress here, so this may miss a run that was given up a little too soon.
+func (c *checker) checkPoisoned() {
+	for _, l := range c.hist.order {
+		for _, lost := range l.poisoned {
+			c.require(lost >= mostLost, LastResort, l.id, "a run was given up, and %d workers in a row were lost with it", lost)
+		}
+	}
+}
+
 // checkEnds: when the session is quiet, everything has ended.
 func (c *checker) checkEnds() {
 	if !c.Quiet {
@@ -82,7 +95,8 @@ func (c *checker) checkStored() {
 	}
 }
 
-// checkWatched: each watcher saw the log from its cursor on.
+// checkWatched: each watcher saw the log from its cursor on, and was told that nothing is left to do
+// only when all runs had ended.
 func (c *checker) checkWatched() {
 	for _, w := range c.recordsOf(Watched) {
 		for i, seen := range w.Digests {
@@ -94,7 +108,24 @@ func (c *checker) checkWatched() {
 			e := c.Events[seq-1]
 			c.require(DigestOf(e) == seen, SameLog, e.GetTaskId(), "a watcher saw another event %d", seq)
 		}
+		last := w.After + int64(len(w.Digests))
+		live := c.runsAt(last)
+		c.require(!w.Idle || live == 0, Terminal, "", "a watcher was told at event %d that nothing is left to do, and %d runs had not ended", last, live)
 	}
+}
+
+// runsAt returns how many runs had started and not ended as of an event.
+func (c *checker) runsAt(seq int64) int {
+	live := 0
+	for _, e := range c.Events[:min(seq, int64(len(c.Events)))] {
+		switch {
+		case e.GetStarted() != nil:
+			live++
+		case e.GetResult() != nil:
+			live--
+		}
+	}
+	return live
 }
 
 // checkUsage: each token is counted once.

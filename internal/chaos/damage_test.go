@@ -189,10 +189,17 @@ func damagesOfLog() []damage {
 			seen := &f.Records[f.record(func(r chaos.Record) bool { return r.Kind == chaos.Watched && len(r.Digests) > 0 })]
 			seen.Digests[0] = "0123456789abcdef"
 		}},
+		{"watcher told too early that nothing is left", "wide", chaos.Terminal, func(f *file) {
+			f.Records = append(f.Records, chaos.Record{Kind: chaos.Watched, Session: f.ID, After: f.Events[f.event(isResult)].GetSeq() - 1, Idle: true})
+		}},
 		{"watcher saw what was rolled back", "wide", chaos.SameLog, func(f *file) {
 			f.Records = append(f.Records, chaos.Record{
 				Kind: chaos.Watched, Session: f.ID, After: f.Session.GetLastSeq(), Digests: []string{"0123456789abcdef"},
 			})
+		}},
+		{"given up with its first worker", "wide", chaos.LastResort, func(f *file) {
+			result := f.Events[f.event(isResult)].GetResult()
+			result.State, result.Reason = pb.TaskState_TASK_STATE_FAILED, pb.Reason_REASON_POISONED
 		}},
 		{"usage counted twice", "noting", chaos.UsageAdds, func(f *file) { f.Tasks[1].Usage.InputTokens *= 2 }},
 		{"usage of the tree is not its nodes'", "noting", chaos.UsageAdds, func(f *file) { f.Session.Usage.OutputTokens++ }},

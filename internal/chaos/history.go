@@ -36,6 +36,8 @@ type taskHistory struct {
 	news         map[childRun][]*pb.Event
 	newsQueued   map[childRun]int
 	losses       map[int32]int // lost attempts, by the last ordinal at that time
+	inARow       int           // lost attempts of the run since its last answer
+	poisoned     []int         // the same, of each run that was given up for them
 	madeWay      int           // attempts that ended because of the budget
 	state        pb.TaskState
 	path         string // place in the tree; see pathOf
@@ -117,7 +119,7 @@ func (l *taskHistory) add(e *pb.Event) {
 		l.lastOrdinal = l.imported
 	case *pb.Event_Started:
 		l.inherit(k.Started.GetBase())
-		l.started = append(l.started, e)
+		l.started, l.inARow = append(l.started, e), 0
 		l.isCommand = k.Started.GetKind() == pb.TaskKind_TASK_KIND_SHELL
 		l.state = pb.TaskState_TASK_STATE_PENDING
 	case *pb.Event_Dispatched:
@@ -147,6 +149,7 @@ func (l *taskHistory) add(e *pb.Event) {
 		switch k.Ready.GetCause() {
 		case pb.ReadyCause_READY_CAUSE_REDELIVERED:
 			l.losses[l.lastOrdinal]++
+			l.inARow++
 			l.endDelivery(e)
 		case pb.ReadyCause_READY_CAUSE_MADE_WAY:
 			l.madeWay++
@@ -155,6 +158,9 @@ func (l *taskHistory) add(e *pb.Event) {
 		l.state = pb.TaskState_TASK_STATE_PENDING
 	case *pb.Event_Result:
 		l.results = append(l.results, e)
+		if k.Result.GetReason() == pb.Reason_REASON_POISONED {
+			l.poisoned = append(l.poisoned, l.inARow+1)
+		}
 		l.endDelivery(e)
 		l.state = k.Result.GetState()
 	case *pb.Event_Queued:
@@ -182,6 +188,9 @@ func (l *taskHistory) inherit(base *pb.Base) {
 func (l *taskHistory) message(e *pb.Event, m *pb.MessageAppended) {
 	l.messages[m.GetOrdinal()] = e
 	l.lastOrdinal = m.GetOrdinal()
+	if m.GetRole() == pb.Role_ROLE_ASSISTANT {
+		l.inARow = 0
+	}
 	for _, c := range m.GetCalls() {
 		l.opened = append(l.opened, callRef{m.GetOrdinal(), c.GetBlock()})
 	}

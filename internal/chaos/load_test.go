@@ -277,7 +277,8 @@ func (t *tree) watch(ctx context.Context) (idle bool, err error) {
 			break
 		}
 		if idle := resp.GetIdle(); idle != nil {
-			return idle.GetCause() == pb.IdleCause_IDLE_CAUSE_DONE, nil // otherwise it has waited for approvals that are given by now
+			seen.Idle = idle.GetCause() == pb.IdleCause_IDLE_CAUSE_DONE
+			return seen.Idle, nil // otherwise it has waited for approvals that are given by now
 		}
 		for _, e := range append([]*pb.Event{resp.GetEvent()}, resp.GetMore()...) {
 			t.see(e)

@@ -44,7 +44,7 @@ const (
 	Branched    Kind = "branched"  // a branch was opened: Key, which is its description; Ordinal of the message named
 	Selected    Kind = "selected"  // Task has become current
 	Decided     Kind = "decided"   // a decision was acknowledged: Key, which is the approval's id, State
-	Watched     Kind = "watched"   // events were seen: After, Digests
+	Watched     Kind = "watched"   // events were seen: After, Digests; Idle
 )
 
 // Record is one line of a log: something that was acknowledged or done. The kind determines
@@ -70,6 +70,7 @@ type Record struct {
 	Asks    bool      `json:"asks,omitempty"` // each note in the session needs an approval
 	After   int64     `json:"after,omitempty"`
 	Digests []string  `json:"digests,omitempty"`
+	Idle    bool      `json:"idle,omitempty"` // after these events, nothing was left to do
 }
 
 // Log is an append-only file of records. Each record is one write of a whole line, so a record
