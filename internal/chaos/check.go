@@ -23,6 +23,8 @@ const (
 	CancelHolds    Rule = "nothing below a cancel is dispatched after it was acknowledged"
 	ClosedOnce     Rule = "a call is closed once and has one result"
 	ToldOnce       Rule = "a child's result reaches its parent once"
+	SameWords      Rule = "what a parent hears of a child's end is what the child said"
+	Heard          Rule = "a model answers all that was said before"
 	UsageAdds      Rule = "usage is the sum of what was said"
 	BudgetKept     Rule = "a tree uses less than its budget and one call"
 	OneRepeat      Rule = "a lost attempt costs one model call at most"
@@ -60,7 +62,7 @@ func Check(e *Evidence) []Violation {
 	}
 	for _, examine := range []func(){
 		c.checkLog, c.checkRuns, c.checkPoisoned, c.checkEnds, c.checkStored, c.checkWatched, c.checkClients, c.checkCancels, c.checkAbandoned, c.checkAttempts, c.checkAccepted,
-		c.checkWitnessed, c.checkCalls, c.checkChildren, c.checkUsage, c.checkModelCalls, c.checkEffects,
+		c.checkWitnessed, c.checkCalls, c.checkChildren, c.checkWords, c.checkHeard, c.checkUsage, c.checkModelCalls, c.checkEffects,
 		c.checkApprovals, c.checkAsked, c.checkBranches, c.checkCaps, c.checkTrajectory, c.checkDiagnosed,
 	} {
 		examine()

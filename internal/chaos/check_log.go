@@ -155,6 +155,12 @@ func (c *checker) checkUsage() {
 	c.require(budget == 0 || all.sum() < budget+dearest, BudgetKept, "", "%d tokens are used, the budget is %d and a call took %d at most", all.sum(), budget, dearest)
 }
 
+// isSpent reports whether the session has used its budget: nothing that arrives starts a run then.
+func (c *checker) isSpent() bool {
+	budget, used := c.Session.GetBudget().GetTokens(), tokensOf(c.Session.GetUsage())
+	return budget > 0 && used.sum() >= budget
+}
+
 // tokens is usage in comparable form.
 type tokens struct{ input, output, read, written, cost, priced int64 }
 

@@ -282,7 +282,7 @@ func (c *checker) checkChildren() {
 				c.require(len(told) == 0, ToldOnce, l.id, "run %d was awaited, and told as news", result.GetRun())
 			case start.GetCall() != nil || notify[l.id]:
 				due := c.Quiet && parent.lastResult().GetState() == pb.TaskState_TASK_STATE_COMPLETED &&
-					result.GetResult().GetReason() != pb.Reason_REASON_CANCELLED_BY_PARENT && !c.isClosed()
+					result.GetResult().GetReason() != pb.Reason_REASON_CANCELLED_BY_PARENT && !c.isClosed() && !c.isSpent()
 				c.require(len(told) == 1 || parent.closedByRun(l.id, result.GetRun()) || !due, ToldOnce, l.id, "the end of run %d was not told", result.GetRun())
 			default:
 				c.require(len(told) == 0, ToldOnce, l.id, "the end of run %d was told to nobody who asked", result.GetRun())

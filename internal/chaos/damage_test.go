@@ -286,6 +286,30 @@ func damagesOfWork() []damage {
 			i := f.event(isNews)
 			f.insert(i+1, f.Events[i])
 		}},
+		{"result is not the child's answer", "wide", chaos.SameWords, func(f *file) {
+			f.Transcripts[f.Session.GetRootTaskId()][2].Blocks[0].GetToolResult().Text = `{"status":"completed","summary":"Another one."}`
+		}},
+		{"news is not the child's answer", "background", chaos.SameWords, func(f *file) {
+			e := f.Events[f.event(isNews)]
+			for _, m := range f.Transcripts[e.GetTaskId()] {
+				if m.GetOrdinal() == e.GetMessage().GetOrdinal() {
+					m.Blocks = []*pb.Block{{Kind: &pb.Block_Text{Text: &pb.TextBlock{Text: `{"status":"completed"}`}}}}
+				}
+			}
+		}},
+		{"message kept from the model", "wide", chaos.Heard, func(f *file) {
+			heard := f.Records[f.kind(chaos.MessageSent)]
+			for _, m := range f.Transcripts[heard.Task] {
+				if m.GetBlocks()[0].GetText().GetText() != heard.Key {
+					continue
+				}
+				for i, r := range f.Records {
+					if r.Kind == chaos.ModelCalled && r.Task == heard.Task && r.Ordinal >= m.GetOrdinal() {
+						f.Records[i].Ordinal--
+					}
+				}
+			}
+		}},
 		{"effect repeated silently", "noting", chaos.NoRepeat, func(f *file) {
 			f.again(f.kind(chaos.Effect), func(*chaos.Record) {})
 		}},

@@ -14,6 +14,7 @@ type Figures struct {
 	Poisoned, Cancelled           int // runs that ended so
 	Branches                      int
 	MadeWay                       int // attempts that ended because the budget did not allow another call
+	RanOut                        int // runs that ended because the budget was spent
 	Asked, Repeated               int // model calls; those that were repeated
 	Summaries                     int
 	Effects                       int
@@ -52,6 +53,8 @@ func (f *Figures) Add(e *Evidence) {
 			switch {
 			case r.GetResult().GetReason() == pb.Reason_REASON_POISONED:
 				f.Poisoned++
+			case r.GetResult().GetReason() == pb.Reason_REASON_BUDGET_EXHAUSTED:
+				f.RanOut++
 			case r.GetResult().GetState() == pb.TaskState_TASK_STATE_CANCELLED:
 				f.Cancelled++
 			}
@@ -86,11 +89,11 @@ func (f *Figures) Add(e *Evidence) {
 
 func (f Figures) String() string {
 	return fmt.Sprintf("%d sessions, %d tasks (%d branches), %d runs (%d cancelled, %d poisoned), %d events\n"+
-		"%d attempts, %d of them lost and delivered again, %d told that they are over; %d reattachments; %d made way for others\n"+
+		"%d attempts, %d of them lost and delivered again, %d told that they are over; %d reattachments; %d made way for others, %d runs without a budget\n"+
 		"%d model calls, %d of them repeated; %d summaries; %d effects; %d approvals given, %d refused\n"+
 		"%d acknowledgements and %d watched events held against the database",
 		f.Sessions, f.Tasks, f.Branches, f.Runs, f.Cancelled, f.Poisoned, f.Events,
-		f.Attempts, f.Redelivered, f.Refused, f.Reattached, f.MadeWay, f.Asked, f.Repeated, f.Summaries, f.Effects, f.Allowed, f.Denied, f.Acknowledged, f.Watched)
+		f.Attempts, f.Redelivered, f.Refused, f.Reattached, f.MadeWay, f.RanOut, f.Asked, f.Repeated, f.Summaries, f.Effects, f.Allowed, f.Denied, f.Acknowledged, f.Watched)
 }
 
 // Redeliveries returns how long runs waited for the next offer after the process of their

@@ -25,14 +25,18 @@ const imported = "imported"
 // shapes are the first messages of sessions, which say what their trees look
 // like; see testdata/scenario.yaml.
 func shapes() []string {
-	return []string{"wide", "deep", "chain 4", "background", "waiting", "failing", "noting", "asking", "crowded", "scarce", "racing", "hasty", "resuming", "summing", "timed", "hooked", "commanding", imported}
+	return []string{"wide", "deep", "chain 4", "background", "waiting", "failing", "noting", "asking", "crowded", "scarce", "poor", "racing", "hasty", "resuming", "summing", "timed", "hooked", "commanding", imported}
 }
 
 // budgets are those of sessions, by shape. That of a scarce tree is enough for all of it, and
-// for what a client adds, but not for a dear call of each of its runs at once.
+// for what a client adds, but not for a dear call of each of its runs at once. That of a poor tree
+// is enough for eight of its twelve calls.
 func budgets(shape string) *pb.Budget {
-	if shape == "scarce" {
+	switch shape {
+	case "scarce":
 		return &pb.Budget{Tokens: 14_500}
+	case "poor":
+		return &pb.Budget{Tokens: 1000}
 	}
 	return nil
 }

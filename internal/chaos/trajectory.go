@@ -61,11 +61,17 @@ func trajectoryOf(e *Evidence, p *sessionHistory) *Trajectory {
 		transcript := e.Transcripts[l.id]
 		c.Tasks[l.path] = TaskTrajectory{
 			State: l.state, Reason: l.lastResult().GetReason(), Transcript: normalised(transcript),
-			Deterministic: len(l.queued) == 0 && len(l.started) == 1 && l.state != pb.TaskState_TASK_STATE_CANCELLED && !l.wasRefused() &&
+			Deterministic: len(l.queued) == 0 && len(l.started) == 1 && l.state != pb.TaskState_TASK_STATE_CANCELLED && !l.wasRefused() && !l.ranOut() &&
 				!p.hasTimedChild(l) && !slices.ContainsFunc(transcript, isNondeterministic),
 		}
 	}
 	return c
+}
+
+// ranOut reports whether the last run of the task ended because the budget was spent. Others decide how
+// far it comes.
+func (l *taskHistory) ranOut() bool {
+	return l.lastResult().GetReason() == pb.Reason_REASON_BUDGET_EXHAUSTED
 }
 
 // hasTimedChild reports whether a child of the task was moved to the background, or was cancelled,
