@@ -247,6 +247,11 @@ func (t *tree) decide(ctx context.Context, id string) error {
 	case t.rng.IntN(4) == 0:
 		req.Decision = pb.Decision_DECISION_DENY
 	}
+	if req.GetScope() == pb.ApprovalScope_APPROVAL_SCOPE_SESSION {
+		if err := t.log.Add(chaos.Record{Kind: chaos.Granting, Session: t.session}); err != nil {
+			return err
+		}
+	}
 	return t.once(ctx, "DecideApproval", func(ctx context.Context) error {
 		resp, err := t.approvals.DecideApproval(ctx, req, grpc.WaitForReady(true))
 		if status.Code(err) == codes.FailedPrecondition {

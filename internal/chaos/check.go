@@ -61,7 +61,7 @@ func Check(e *Evidence) []Violation {
 		return c.violations
 	}
 	for _, examine := range []func(){
-		c.checkLog, c.checkRuns, c.checkPoisoned, c.checkEnds, c.checkStored, c.checkWatched, c.checkClients, c.checkCancels, c.checkAbandoned, c.checkAttempts, c.checkAccepted,
+		c.checkLog, c.checkRuns, c.checkPoisoned, c.checkEnds, c.checkStored, c.checkWatched, c.checkClients, c.checkCancels, c.checkAbandoned, c.checkAttempts, c.checkReattached, c.checkAccepted,
 		c.checkWitnessed, c.checkCalls, c.checkChildren, c.checkWords, c.checkHeard, c.checkUsage, c.checkModelCalls, c.checkEffects,
 		c.checkApprovals, c.checkAsked, c.checkBranches, c.checkCaps, c.checkTrajectory, c.checkDiagnosed,
 	} {

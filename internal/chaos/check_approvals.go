@@ -38,6 +38,7 @@ func (c *checker) checkAsked() {
 		return
 	}
 	granted := c.hist.granted
+	c.require(granted == 0 || len(c.recordsOf(Granting)) > 0, AskedFirst, "", "event %d allowed all notes, and no client has", granted)
 	for _, l := range c.hist.order {
 		for _, a := range l.approvals {
 			c.require(granted == 0 || a.asked < granted, Acknowledged, l.id, "call %d.%d has asked after event %d allowed all notes", a.call.message, a.call.block, granted)

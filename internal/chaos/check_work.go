@@ -30,6 +30,19 @@ func (c *checker) checkAttempts() {
 	}
 }
 
+// checkReattached: no attempt continues over another stream if it asked for that after its end.
+func (c *checker) checkReattached() {
+	for _, r := range c.recordsOf(Reattached) {
+		d := c.taskHistory(r.Task).delivery(r.Epoch)
+		c.require(d != nil, Fenced, r.Task, "epoch %d continues, which was never dispatched", r.Epoch)
+		if d == nil || d.end == nil {
+			continue
+		}
+		late := r.Began.Add(-maxClockSkew).After(d.end.GetTime().AsTime())
+		c.require(!late, Fenced, r.Task, "epoch %d continues, for which it asked at %s, after its end in event %d", r.Epoch, r.Began, d.to)
+	}
+}
+
 // checkAccepted: what a worker was acknowledged is stored as sent, once, and was accepted while
 // the worker's attempt was the current one.
 func (c *checker) checkAccepted() {

@@ -33,6 +33,10 @@ func damagesOfApprovals() []damage {
 				}
 			}
 		}},
+		{"decision taken for one of the session", "asking", chaos.AskedFirst, func(f *file) {
+			f.Events[f.event(isDecided)].GetApprovalDecided().Scope = pb.ApprovalScope_APPROVAL_SCOPE_SESSION
+			f.Records = slices.DeleteFunc(f.Records, func(r chaos.Record) bool { return r.Kind == chaos.Granting })
+		}},
 		{"decision for the session forgotten", "asking", chaos.Acknowledged, func(f *file) {
 			f.Events[f.event(isDecided)].GetApprovalDecided().Scope = pb.ApprovalScope_APPROVAL_SCOPE_SESSION
 		}},

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -247,6 +248,10 @@ func damagesOfWork() []damage {
 			f.insert(i, &pb.Event{TaskId: r.Task, Run: 1, Kind: &pb.Event_Ready{Ready: &pb.TaskReady{
 				Cause: pb.ReadyCause_READY_CAUSE_REDELIVERED, Epoch: r.Epoch + 1,
 			}}})
+		}},
+		{"attempt continued after its end", "wide", chaos.Fenced, func(f *file) {
+			i := f.record(func(r chaos.Record) bool { return r.Kind == chaos.Ended })
+			f.again(i, func(r *chaos.Record) { r.Kind, r.Began = chaos.Reattached, r.At.Add(time.Minute) })
 		}},
 		{"epoch given to two workers", "wide", chaos.OneAttempt, func(f *file) {
 			f.again(f.kind(chaos.Granted), func(r *chaos.Record) { r.Nonce++ })

@@ -81,6 +81,7 @@ func (f *Figures) Add(e *Evidence) {
 			f.Refused++
 		case Reattached:
 			f.Reattached++
+		case Granting: // its answer counts
 		default:
 			f.Acknowledged++
 		}

@@ -26,7 +26,7 @@ const (
 	ParkedAt    Kind = "parked"     // the run was parked; Digest if an answer was stored with it
 	Ended       Kind = "ended"      // the run ended: State, Digest of the answer
 	Lost        Kind = "lost"       // the attempt was told that it is over
-	Reattached  Kind = "reattached" // the attempt continues over another stream
+	Reattached  Kind = "reattached" // the attempt continues over another stream, for which it asked at Began
 	Summed      Kind = "summed"     // a summary was stored: Ordinal, Digest
 	ModelCalled Kind = "asked"      // a model call started: Ordinal of the last message in the request
 	SummaryDue  Kind = "sums up"    // the same, for a summary of what is in the request
@@ -43,6 +43,7 @@ const (
 	Abandoned   Kind = "abandoned" // closing the session was acknowledged: Began, At
 	Branched    Kind = "branched"  // a branch was opened: Key, which is its description; Ordinal of the message named
 	Selected    Kind = "selected"  // Task has become current
+	Granting    Kind = "granting"  // a decision for the whole session is about to be sent
 	Decided     Kind = "decided"   // a decision was acknowledged: Key, which is the approval's id, State
 	Watched     Kind = "watched"   // events were seen: After, Digests; Idle
 )

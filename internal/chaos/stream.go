@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"sync"
+	"time"
 
 	"google.golang.org/grpc"
 
@@ -44,8 +45,9 @@ type witnessedStream struct {
 	grpc.ClientStream
 	*Witness
 
-	mu    sync.Mutex
-	bound *attempt
+	mu      sync.Mutex
+	bound   *attempt
+	askedAt time.Time // when the stream was asked to continue an attempt
 
 	offeredNonce uint64 // nonce of the last offer of the slot; used only by the receiver
 }
@@ -64,6 +66,9 @@ func (s *witnessedStream) recordRequest(req *pb.WorkRequest) {
 		return
 	case *pb.WorkRequest_Reattach:
 		s.bindAttempt(attemptID{k.Reattach.GetSessionId(), k.Reattach.GetTaskId(), k.Reattach.GetEpoch(), k.Reattach.GetNonce()})
+		s.mu.Lock()
+		s.askedAt = time.Now()
+		s.mu.Unlock()
 		return
 	case *pb.WorkRequest_Claim:
 		s.bindAttempt(attemptID{k.Claim.GetSessionId(), k.Claim.GetTaskId(), k.Claim.GetEpoch(), k.Claim.GetNonce()})
@@ -145,7 +150,9 @@ func (s *witnessedStream) recordResponse(a *attempt, resp *pb.WorkResponse) {
 			}
 		}
 	case *pb.WorkResponse_Reattached:
-		r.Kind, r.Seq = Reattached, k.Reattached.GetLastSeq()
+		s.mu.Lock()
+		r.Kind, r.Seq, r.Began = Reattached, k.Reattached.GetLastSeq(), s.askedAt
+		s.mu.Unlock()
 		s.add(r)
 	case *pb.WorkResponse_Refused:
 		if a.granted { // it wanted to continue, and is over
