@@ -8,25 +8,6 @@ import (
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 )
 
-// checkHeard: a model has answered all that is before its answer, and not what was there earlier.
-func (c *checker) checkHeard() {
-	type boundary struct {
-		task    string
-		ordinal int32
-	}
-	asked := map[boundary]bool{}
-	for _, r := range c.recordsOf(ModelCalled) {
-		asked[boundary{r.Task, r.Ordinal}] = true
-	}
-	for task, messages := range c.Transcripts {
-		for _, m := range messages {
-			answers := m.GetRole() == pb.Role_ROLE_ASSISTANT
-			c.require(!answers || asked[boundary{task, m.GetOrdinal() - 1}], Heard, task,
-				"message %d is an answer, and no model was shown all messages before it", m.GetOrdinal())
-		}
-	}
-}
-
 // checkWords: what a parent hears of the end of a child contains the child's answer.
 func (c *checker) checkWords() {
 	for _, l := range c.hist.order {

@@ -339,31 +339,6 @@ func (c *checker) checkClosedBy(parent, child *taskHistory, start *pb.TaskStarte
 	c.require(closings[0].GetSeq() > end.GetSeq(), ToldOnce, child.id, "the call that waited for run %d was closed before its end", end.GetRun())
 }
 
-// checkModelCalls: the model is called once at each boundary, and once more for each attempt
-// that was lost there.
-func (c *checker) checkModelCalls() {
-	type boundary struct {
-		task    string
-		ordinal int32
-	}
-	asked := map[boundary]int{}
-	for _, r := range c.recordsOf(ModelCalled) {
-		asked[boundary{r.Task, r.Ordinal}]++
-	}
-	for b, n := range asked {
-		lost := c.taskHistory(b.task).losses[b.ordinal]
-		c.require(n <= 1+lost, OneRepeat, b.task, "after message %d the model was asked %d times, and %d attempts were lost", b.ordinal, n, lost)
-	}
-	clear(asked)
-	for _, r := range c.recordsOf(SummaryDue) {
-		asked[boundary{r.Task, r.Ordinal}]++
-	}
-	for b, n := range asked {
-		lost := c.taskHistory(b.task).lostAttempts()
-		c.require(n <= 1+lost, OneRepeat, b.task, "the model was asked to sum up message %d %d times, and %d attempts were lost", b.ordinal, n, lost)
-	}
-}
-
 // taskCall is a call of a task of the session.
 type taskCall struct {
 	task string
