@@ -51,6 +51,8 @@ type cluster struct {
 	log           *chaos.Log
 	opened        []io.Closer // of the three before, those that there are
 
+	sightings *sightings // of all clients
+
 	mu        sync.Mutex
 	surprises []string
 	taken     map[*chaos.Link]bool // by a fault that changes their weather
@@ -77,7 +79,7 @@ func raise(t *testing.T, bin string, p plan) *cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &cluster{t: t, dir: dir, redis: redistest.Start(t), taken: map[*chaos.Link]bool{}}
+	c := &cluster{t: t, dir: dir, redis: redistest.Start(t), taken: map[*chaos.Link]bool{}, sightings: newSightings()}
 	c.direct = c.redis.Client()
 	t.Cleanup(c.fall)
 	must := func(err error) {
@@ -227,7 +229,9 @@ func (c *cluster) fall() {
 
 // crowd gives clients of the installation.
 func (c *cluster) crowd(name string, counts *counts) *crowd {
-	return newCrowd(c.client, c.log, name, counts)
+	clients := newCrowd(c.client, c.log, name, counts)
+	clients.sightings = c.sightings
+	return clients
 }
 
 // rest stops all workers, so that nothing happens any more, and waits until all

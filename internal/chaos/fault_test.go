@@ -4,6 +4,7 @@ package chaos_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"syscall"
@@ -75,6 +76,7 @@ func ofProcesses() []fault {
 		}},
 		{name: "worker drained", long: true, do: drain},
 		{name: "worker frozen and thawed", long: true, do: freeze},
+		{name: "worker frozen until another one has its runs", long: true, do: freezeUntilReplaced},
 		{name: "orchestrator killed", do: func(ctx context.Context, c *cluster, rng *rand.Rand) error {
 			return crash(ctx, rng, c.orchestrators)
 		}},
@@ -163,6 +165,61 @@ func freeze(ctx context.Context, c *cluster, rng *rand.Rand) error {
 	}
 	pause(ctx, between(rng, 4*time.Second, 9*time.Second))
 	return n.signal(syscall.SIGCONT)
+}
+
+// replacedWithin is how long it may take until another worker has a run of a frozen one, and
+// somebody has seen that.
+const replacedWithin = 20 * time.Second
+
+// freezeUntilReplaced stops a worker until another one is seen to have one of its runs. Then both
+// believe that they have it.
+func freezeUntilReplaced(ctx context.Context, c *cluster, rng *rand.Rand) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, replacedWithin, errNothingThere)
+	defer cancel()
+	n, tasks, err := c.holdBusy(ctx, rng)
+	if err != nil {
+		return err
+	}
+	defer n.held.Unlock()
+	if err := n.signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	for _, l := range n.links[1:] {
+		l.Cut()
+	}
+	for {
+		_, moved := c.sightings.last()
+		if c.sightings.elsewhere(tasks, n.isWorker) {
+			return n.signal(syscall.SIGCONT)
+		}
+		select {
+		case <-moved:
+		case <-ctx.Done():
+			return errors.Join(n.signal(syscall.SIGCONT), context.Cause(ctx))
+		}
+	}
+}
+
+// holdBusy takes a worker that nobody else is breaking and that has lasting tasks, with these.
+func (c *cluster) holdBusy(ctx context.Context, rng *rand.Rand) (*node, []string, error) {
+	for {
+		_, moved := c.sightings.last()
+		for _, i := range rng.Perm(len(c.workers)) {
+			n := c.workers[i]
+			if !n.held.TryLock() {
+				continue
+			}
+			if tasks := c.sightings.of(n.isWorker); len(tasks) > 0 {
+				return n, tasks, nil
+			}
+			n.held.Unlock()
+		}
+		select {
+		case <-moved:
+		case <-ctx.Done():
+			return nil, nil, context.Cause(ctx)
+		}
+	}
 }
 
 // ofRedis are the faults of Redis and of what is kept there.

@@ -95,9 +95,7 @@ func (h *havoc) recovered(ctx context.Context, name string, since time.Time) {
 	ctx, cancel := context.WithTimeout(ctx, recoversWithin)
 	defer cancel()
 	for {
-		h.crowd.mu.Lock()
-		at, moved := h.crowd.dispatched, h.crowd.moved
-		h.crowd.mu.Unlock()
+		at, moved := h.crowd.sightings.last()
 		if at.After(since) {
 			h.back.add(name, at.Sub(since))
 			return

@@ -22,6 +22,9 @@ import (
 // imported is the shape of sessions that begin with a conversation from elsewhere.
 const imported = "imported"
 
+// lasting is the shape of trees whose children are at work for seconds, in campaigns.
+const lasting = "lasting"
+
 // shapes are the first messages of sessions, which say what their trees look
 // like; see testdata/scenario.yaml.
 func shapes() []string {
@@ -95,12 +98,11 @@ type crowd struct {
 	events    atomic.Int64  // seen
 	milepost  chan struct{} // holds one: so many more events were seen
 	number    atomic.Int64
+	sightings *sightings
 
-	mu         sync.Mutex
-	opened     map[string]string // session → shape
-	surprises  []string
-	dispatched time.Time     // of the last run that was seen to go to a worker
-	moved      chan struct{} // closed when that changes
+	mu        sync.Mutex
+	opened    map[string]string // session → shape
+	surprises []string
 }
 
 func newCrowd(conn grpc.ClientConnInterface, log *chaos.Log, name string, c *counts) *crowd {
@@ -108,7 +110,7 @@ func newCrowd(conn grpc.ClientConnInterface, log *chaos.Log, name string, c *cou
 		sessions: pb.NewSessionServiceClient(conn), tasks: pb.NewTaskServiceClient(conn),
 		approvals: pb.NewApprovalServiceClient(conn),
 		log:       log, name: name, counts: c, mischief: byChance, milepost: make(chan struct{}, 1), opened: map[string]string{},
-		moved: make(chan struct{}),
+		sightings: newSightings(),
 	}
 }
 
@@ -335,19 +337,7 @@ func (t *tree) see(e *pb.Event) {
 	if asked := e.GetApprovalRequested(); asked != nil {
 		t.asks = append(t.asks, asked.GetApprovalId())
 	}
-	if e.GetDispatched() != nil {
-		t.moves(e.GetTime().AsTime())
-	}
-}
-
-func (c *crowd) moves(at time.Time) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if at.After(c.dispatched) {
-		c.dispatched = at
-		close(c.moved)
-		c.moved = make(chan struct{})
-	}
+	t.sightings.add(t.shape, e)
 }
 
 // all gives the sessions that were acknowledged, and their shapes.

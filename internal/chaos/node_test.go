@@ -118,6 +118,12 @@ func (n *node) process() (pid int, ended <-chan struct{}) {
 	return n.cmd.Process.Pid, n.ended
 }
 
+// isWorker reports whether a worker's id is that of the process that was started last.
+func (n *node) isWorker(id string) bool {
+	pid, _ := n.process()
+	return isOf(id, pid)
+}
+
 // isOf reports whether a worker's id is that of a process.
 func isOf(worker string, pid int) bool { return strings.Contains(worker, fmt.Sprintf("-%d-", pid)) }
 
