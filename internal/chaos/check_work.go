@@ -30,9 +30,15 @@ func (c *checker) checkAttempts() {
 	}
 }
 
-// checkReattached: no attempt continues over another stream if it asked for that after its end.
+// checkReattached: no attempt continues over another stream if it asked for that after its end, or
+// after another worker had got the run.
 func (c *checker) checkReattached() {
+	granted := c.recordsOf(Granted)
 	for _, r := range c.recordsOf(Reattached) {
+		for _, g := range granted {
+			late := g.Task == r.Task && g.Epoch > r.Epoch && r.Began.After(g.At)
+			c.require(!late, Fenced, r.Task, "epoch %d continues, for which it asked at %s, after %s had got epoch %d", r.Epoch, r.Began, g.By, g.Epoch)
+		}
 		d := c.taskHistory(r.Task).delivery(r.Epoch)
 		c.require(d != nil, Fenced, r.Task, "epoch %d continues, which was never dispatched", r.Epoch)
 		if d == nil || d.end == nil {

@@ -253,6 +253,11 @@ func damagesOfWork() []damage {
 			i := f.record(func(r chaos.Record) bool { return r.Kind == chaos.Ended })
 			f.again(i, func(r *chaos.Record) { r.Kind, r.Began = chaos.Reattached, r.At.Add(time.Minute) })
 		}},
+		{"attempt continues beside its successor", "deep", chaos.Fenced, func(f *file) {
+			i := f.kind(chaos.Granted)
+			f.again(i, func(r *chaos.Record) { r.Epoch++ })
+			f.again(i, func(r *chaos.Record) { r.Kind, r.Began = chaos.Reattached, r.At.Add(time.Millisecond) })
+		}},
 		{"epoch given to two workers", "wide", chaos.OneAttempt, func(f *file) {
 			f.again(f.kind(chaos.Granted), func(r *chaos.Record) { r.Nonce++ })
 		}},

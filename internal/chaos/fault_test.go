@@ -190,6 +190,7 @@ func freezeUntilReplaced(ctx context.Context, c *cluster, rng *rand.Rand) error 
 	for {
 		_, moved := c.sightings.last()
 		if c.sightings.elsewhere(tasks, n.isWorker) {
+			pause(ctx, between(rng, 50*time.Millisecond, 500*time.Millisecond))
 			return n.signal(syscall.SIGCONT)
 		}
 		select {
