@@ -36,35 +36,3 @@ func (s *sightings) add(shape string, e *pb.Event) {
 		s.moved = make(chan struct{})
 	}
 }
-
-// last returns when a run went to a worker last, and a channel that is closed with the next one.
-func (s *sightings) last() (time.Time, <-chan struct{}) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.dispatched, s.moved
-}
-
-// of returns the lasting tasks that a worker has.
-func (s *sightings) of(is func(worker string) bool) []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var tasks []string
-	for task, worker := range s.lasting {
-		if is(worker) {
-			tasks = append(tasks, task)
-		}
-	}
-	return tasks
-}
-
-// elsewhere reports whether another worker has one of the tasks.
-func (s *sightings) elsewhere(tasks []string, is func(worker string) bool) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, task := range tasks {
-		if worker, has := s.lasting[task]; has && !is(worker) {
-			return true
-		}
-	}
-	return false
-}
