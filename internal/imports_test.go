@@ -107,7 +107,7 @@ var allowed = map[string][]string{
 	"internal/chaos": {
 		"internal/gen/coppice/v1", "internal/model", "internal/policy", "internal/tool", "internal/tree", "internal/wire",
 	},
-	"internal/chaos/worker": {"internal/alive", "internal/assembly", "internal/chaos", "internal/flags", "internal/model/scripted", "internal/sandbox"},
+	"internal/chaos/worker": {"internal/alive", "internal/assembly", "internal/chaos", "internal/flags", "internal/hook", "internal/model/scripted", "internal/sandbox"},
 	"cmd/coppice":           {"internal/cli", "internal/sandbox"},
 	"cmd/orchestrator":      {"internal/assembly", "internal/auth", "internal/callback", "internal/flags", "internal/redact", "internal/tree"},
 	"cmd/worker":            {"internal/alive", "internal/assembly", "internal/auth", "internal/flags", "internal/hook", "internal/mcp", "internal/model/provider", "internal/redact", "internal/sandbox"},
