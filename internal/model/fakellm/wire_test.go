@@ -1,6 +1,7 @@
 package fakellm_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -136,6 +137,9 @@ func TestACutAnswerIsNone(t *testing.T) {
 						t.Errorf("the whole of it: %v", err)
 					}
 					continue
+				}
+				if len(bytes.TrimSpace(whole.body[n:])) == 0 && end == nil && err == nil {
+					continue // it lacks line breaks alone, which not all servers send
 				}
 				cuts++
 				var failed *model.Error

@@ -102,6 +102,9 @@ func TestHabitsOfServers(t *testing.T) {
 			[]tree.Block{tree.Text{Text: "I'd rather not"}}, tree.StopRefusal,
 		},
 		"nothing": {chunks("stop", `{}`), nil, tree.StopEndTurn},
+		"no blank line at the end": {
+			server{status: http.StatusOK, body: strings.TrimSpace(chunks("stop", `{"content":"ok"}`).body)}, []tree.Block{tree.Text{Text: "ok"}}, tree.StopEndTurn,
+		},
 		"an error that is none": {
 			server{status: http.StatusOK, body: `data: {"error":null,"model":"x","choices":[{"index":0,"delta":{"content":"an \"error\""}}]}` + "\n\n" +
 				`data: {"model":"x","choices":[{"index":0,"delta":{},"finish_reason":"stop"}], "error" : null }` + "\n\ndata: [DONE]\n\n"},
@@ -188,6 +191,7 @@ func TestErrors(t *testing.T) {
 		"an event with a text":              {event(`{"error":"no"}`), model.ErrorBroken},
 		"an event that is no JSON":          {event(`{"choices":[`), model.ErrorBroken},
 		"the end without a finish reason":   {server{status: http.StatusOK, body: "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"x\"}}]}\n\ndata: [DONE]\n\n"}, model.ErrorBroken},
+		"the end in an event":               {server{status: http.StatusOK, body: strings.TrimSuffix(chunks("stop", `{"content":"x"}`).body, "E]\n\n")}, model.ErrorBroken},
 		"a finish that says error":          {chunks("error", `{"content":"x"}`), model.ErrorBroken},
 		"a finish for want of a server":     {chunks("insufficient_system_resource", `{"content":"x"}`), model.ErrorBroken},
 		"a finish for want of a network":    {chunks("network_error", `{"content":"x"}`), model.ErrorBroken},

@@ -142,7 +142,15 @@ func (m *Model) post(ctx context.Context, path string, params any, req *model.Re
 		}
 		return nil, err
 	}
+	resp.Body = terminated{io.MultiReader(resp.Body, strings.NewReader("\n\n")), resp.Body}
 	return events{ssestream.NewDecoder(resp)}, nil
+}
+
+// terminated is a body with a blank line behind its end. Some servers leave out the last one, and
+// the SDK drops an event without.
+type terminated struct {
+	io.Reader
+	io.Closer
 }
 
 // complete calls the chat completions API.
