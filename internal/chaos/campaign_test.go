@@ -51,7 +51,7 @@ func sizes(t *testing.T) size {
 	case "", "short":
 		return size{plan: p, shapes: append(shapes(), lasting), clients: 32, safety: 15 * time.Second, trees: 300, faults: 18, ends: time.Minute, rounds: 2, alone: 1}
 	case "long":
-		return size{plan: p, shapes: append(shapes(), lasting, "broad"), clients: 64, safety: time.Minute, trees: 2650, faults: 150,
+		return size{plan: p, shapes: append(shapes(), lasting, "broad", "broad"), clients: 64, safety: time.Minute, trees: 2650, faults: 150,
 			ends: time.Minute, rounds: 3, alone: 2, leastTasks: 100_000, leastFaults: 10_000}
 	default:
 		t.Fatalf("there is no size %q", name)
