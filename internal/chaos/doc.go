@@ -13,7 +13,7 @@
 //
 // [Check] compares the state of a session, which a [Collector] reads over the API, with these
 // records. It is pure, and has tests of its own: they damage sound evidence from a real run in
-// about sixty ways, and Check must name each of them.
+// more than seventy ways, and Check must name each of them.
 //
 // The campaign has the build tag chaos (make chaos). The other tests run with all others.
 package chaos

@@ -90,7 +90,7 @@ func (f *Figures) Add(e *Evidence) {
 
 func (f Figures) String() string {
 	return fmt.Sprintf("%d sessions, %d tasks (%d branches), %d runs (%d cancelled, %d poisoned), %d events\n"+
-		"%d attempts, %d of them lost and delivered again, %d told that they are over; %d reattachments; %d made way for others, %d runs without a budget\n"+
+		"%d attempts, %d of them lost and delivered again, %d told that they are over; %d reattachments; %d made way for others; %d runs ended by the budget\n"+
 		"%d model calls, %d of them repeated; %d summaries; %d effects; %d approvals given, %d refused\n"+
 		"%d acknowledgements and %d watched events held against the database",
 		f.Sessions, f.Tasks, f.Branches, f.Runs, f.Cancelled, f.Poisoned, f.Events,

@@ -50,7 +50,7 @@ func empty(root *os.Root, name string, info fs.FileInfo) error {
 		return err
 	}
 	defer opened.Close()
-	_ = opened.Chmod(".", 0o700) // what the mode prevents fails next
+	_ = opened.Chmod(".", 0o700) // if this fails and matters, reading or removing an entry fails next
 	return removeEntries(opened, ".", func(entry string) error { return removeFlat(opened, entry) })
 }
 
@@ -72,12 +72,12 @@ func openSame(root *os.Root, name string, info fs.FileInfo) (*os.Root, error) {
 // removeFlat removes a directory of top. It moves the directories in it up to top, where they are
 // found later, so that none is opened within another one.
 func removeFlat(top *os.Root, dir string) error {
-	_ = top.Chmod(dir, 0o700) // what the mode prevents fails next
+	_ = top.Chmod(dir, 0o700) // if this fails and matters, reading or removing an entry fails next
 	err := removeEntries(top, dir, func(below string) error {
 		if top.Remove(below) == nil {
 			return nil // it was empty
 		}
-		_ = top.Chmod(below, 0o700) // moving it changes it too
+		_ = top.Chmod(below, 0o700) // moving it changes its "..", so it fails next if it is not writable
 		return top.Rename(below, rand.Text())
 	})
 	if err != nil {
@@ -108,6 +108,9 @@ func removeEntries(top *os.Root, dir string, removeDir func(name string) error) 
 	}
 }
 
+// entriesAtOnce bounds how many entries of a directory are in memory, however many it has.
+const entriesAtOnce = 1024
+
 // readSome returns some entries of a directory; none if it is empty.
 func readSome(top *os.Root, dir string) ([]fs.DirEntry, error) {
 	file, err := top.Open(dir)
@@ -115,7 +118,7 @@ func readSome(top *os.Root, dir string) ([]fs.DirEntry, error) {
 		return nil, err
 	}
 	defer file.Close()
-	entries, err := file.ReadDir(1024)
+	entries, err := file.ReadDir(entriesAtOnce)
 	if errors.Is(err, io.EOF) {
 		err = nil
 	}

@@ -154,7 +154,7 @@ func (r *reaper) killAll() {
 			if c.group > 1 && c.group != unix.Getpgrp() {
 				_ = unix.Kill(-c.group, unix.SIGKILL)
 			}
-			_ = unix.Kill(c.pid, unix.SIGKILL)
+			_ = unix.Kill(c.pid, unix.SIGKILL) // it may have changed its group; whoever is left is found by the next scan
 		}
 		r.mu.Unlock()
 		select {
