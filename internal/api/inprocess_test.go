@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -58,6 +59,14 @@ func connected(m *mirror, interceptors ...grpc.StreamServerInterceptor) (pb.Work
 	p := NewInProcess()
 	p.serve(m, append(interceptors, streamStatus(slog.New(slog.DiscardHandler), nil)))
 	return pb.NewWorkerServiceClient(p), p
+}
+
+// workInBubble begins a stream that is held until the test's context is done. One that is collected
+// before cancels its own context, and what collects it runs outside of the test's bubble.
+func workInBubble(t *testing.T, client pb.WorkerServiceClient) (pb.WorkerService_WorkClient, error) {
+	stream, err := client.Work(t.Context())
+	t.Cleanup(func() { runtime.KeepAlive(stream) })
+	return stream, err
 }
 
 func TestInProcessMessages(t *testing.T) {
@@ -114,7 +123,7 @@ func TestInProcessStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &mirror{end: make(chan struct{})}
 		client, p := connected(m)
-		stream, err := client.Work(t.Context())
+		stream, err := workInBubble(t, client)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -130,7 +139,7 @@ func TestInProcessStops(t *testing.T) {
 			p.stop()
 		}()
 		synctest.Wait()
-		late, err := client.Work(t.Context())
+		late, err := workInBubble(t, client)
 		if err == nil {
 			_, err = late.Recv()
 		}
@@ -164,7 +173,7 @@ func TestInProcessIsNotServed(t *testing.T) {
 			time.Sleep(time.Second)
 			p.serve(&mirror{}, nil)
 		}()
-		stream, err := pb.NewWorkerServiceClient(p).Work(t.Context())
+		stream, err := workInBubble(t, pb.NewWorkerServiceClient(p))
 		if err != nil {
 			t.Fatal(err)
 		}
