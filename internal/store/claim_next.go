@@ -108,6 +108,20 @@ func (p *Pending) commands() iter.Seq2[tree.SessionID, tree.Command] {
 	}
 }
 
+// sessions are the sessions that a request is known to be about before it is decided.
+func (p *Pending) sessions() iter.Seq[tree.SessionID] {
+	return func(yield func(tree.SessionID) bool) {
+		if p.cmd == nil && p.session != (tree.SessionID{}) && !yield(p.session) {
+			return
+		}
+		for id := range p.commands() {
+			if !yield(id) {
+				return
+			}
+		}
+	}
+}
+
 // firstReady gives the first of the runs that have become ready: foreground runs before background
 // runs, then the oldest.
 func firstReady(ready map[tree.TaskID]*tree.Ready) (next *tree.Ready) {

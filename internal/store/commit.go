@@ -265,6 +265,9 @@ func (b *batch) prefetch(ctx context.Context, queued []*Pending) error {
 	if err := b.loadFirst(ctx, queued); err != nil {
 		return err
 	}
+	if err := b.listUnknown(ctx); err != nil {
+		return err
+	}
 	for {
 		var wanted []sessionNeeds
 		for id, cmd := range foreseen(queued) {

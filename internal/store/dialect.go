@@ -84,12 +84,13 @@ var (
 
 // readStatements gives the statements of a dialect by name: its own and those that all dialects
 // share. In a file, a word in braces stands for its text in words, the name of a table for its
-// columns, {by i} for the hint to use the index i, and {ended} for the ended runs. Without a prefix
+// columns, {by i} for the hint to use the index i, {ended} for the ended runs, and {unlisted} for what
+// finds ready runs without a row. Without a prefix
 // of hints there are none. The columns and the state of tasks are those of tasks that
 // are joined with their {claims}; those of calls follow from what has ended.
 func readStatements(dialect string, words map[string]string, hint string) (map[string]string, error) {
 	expansions := []string{
-		"{ended}", endedRuns(), "{task state}", columnWithClaim("state"), "{task nonce}", columnWithClaim("nonce"),
+		"{ended}", endedRuns(), "{task state}", columnWithClaim("state"), "{task nonce}", columnWithClaim("nonce"), "{unlisted}", unlistedRuns,
 		"{call state}", settledColumns["state"], "{refers to outcome}", refersToOutcome,
 	}
 	for _, t := range tables {

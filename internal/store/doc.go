@@ -95,6 +95,7 @@
 //	precedence.go       which runs of a session go before others of it
 //	mirror.go           the ready runs in memory, while this replica is the only one
 //	mirror_pick.go      picks from there
+//	unlisted.go         ready runs without a row, which are only there
 //	announce_window.go  how many runs a commit may announce without the picker
 //	claim_next.go       claims the next run in the transaction that gives a run back
 //	standby.go          claims a run for a standby slot, in the transaction that makes it ready

@@ -26,6 +26,20 @@ func Noise(bytes int) []byte { return noise(bytes) }
 // ReadByAll is as if all replicas had said that they read the newest form of rows.
 func ReadByAll(s *Store) { s.allReadPacked.Store(true) }
 
+// UnlistAll leaves out the row of each ready run that may be left out.
+func UnlistAll(s *Store) {
+	ReadByAll(s)
+	s.unlists = func(int) bool { return s.Caps == Caps{} }
+}
+
+// ReadyRows counts the rows of ready runs, and the sessions with ready runs that have none.
+func ReadyRows(ctx context.Context, s *Store) (rows, marked int, err error) {
+	err = s.db.load(ctx,
+		lookup{"ready_rows", [][]any{{maxMirrored}}, func(row row) error { rows++; return row.Scan(readyRow(&Ready{})...) }},
+		lookup{"sessions_unlisted", [][]any{{listAtOnce}}, func(row row) error { marked++; return row.Scan(idColumn(&tree.SessionID{})) }})
+	return rows, marked, err
+}
+
 // LogRows puts events of sessions into rows of a log, each of a session and with its number.
 func LogRows(sessions []tree.SessionID, seqs []int64, events [][]byte) (rows []LogRow) {
 	var single [][]any

@@ -62,7 +62,7 @@ func (b *batch) loadFirst(ctx context.Context, queued []*Pending) error {
 // their ids in order of arrival.
 func (b *batch) adoptSessions(queued []*Pending) (order []tree.SessionID) {
 	for _, p := range queued {
-		for id := range p.commands() {
+		for id := range p.sessions() {
 			if b.sessions[id] != nil {
 				continue
 			}

@@ -209,15 +209,16 @@ func (m *mirror) pickedFromTable(taken []Ready) {
 	}
 }
 
-// beginLoad reports whether the table has to be read. If so, the caller calls load or suspend.
-func (m *mirror) beginLoad(now time.Time) bool {
+// beginLoad reports whether the table has to be read, and whether the mirror has been complete until
+// now. If it has to be read, the caller calls load or suspend.
+func (m *mirror) beginLoad(now time.Time) (due, complete bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if !m.alone || now.Before(m.loadFrom) {
-		return false
+		return false, m.complete
 	}
 	m.changed = map[tree.TaskID]bool{}
-	return true
+	return true, m.complete
 }
 
 // load takes in all rows of the table. What commits have reported since beginLoad is at least as
@@ -236,8 +237,8 @@ func (m *mirror) load(now time.Time, rows []Ready) {
 			known[r.Task] = true
 		}
 	}
-	for task := range m.runs {
-		if !known[task] {
+	for task, run := range m.runs {
+		if !known[task] && !run.unlisted {
 			m.remove(task)
 		}
 	}
@@ -263,6 +264,7 @@ func (m *mirror) loadRow(now time.Time, r Ready) {
 		m.remove(r.Task)
 		run = m.add(r)
 	}
+	run.unlisted = false
 	if announced && run.pickedAt.IsZero() {
 		m.setPicked(run, now)
 	}

@@ -15,8 +15,8 @@ import (
 // picked from the table.
 func (s *Store) pickMirrored(ctx context.Context, room int, lease time.Duration) (taken []Ready, ok bool, err error) {
 	now := s.now()
-	if s.mirror.beginLoad(now) {
-		if err := s.loadMirror(ctx, now); err != nil {
+	if due, complete := s.mirror.beginLoad(now); due {
+		if err := s.loadMirror(ctx, now, complete); err != nil {
 			return nil, false, err
 		}
 	}
@@ -41,8 +41,12 @@ func (s *Store) pickMirrored(ctx context.Context, room int, lease time.Duration)
 }
 
 // loadMirror reads the table of ready runs into the mirror, unless some of them are held back or
-// they are too many.
-func (s *Store) loadMirror(ctx context.Context, now time.Time) error {
+// they are too many. Runs without a row get one first, except those that a complete mirror already has.
+func (s *Store) loadMirror(ctx context.Context, now time.Time, complete bool) error {
+	if err := s.listAll(ctx, complete); err != nil {
+		s.mirror.suspend(now.Add(mirrorPause))
+		return err
+	}
 	held, err := one(ctx, s.db, errors.New("no answer"), "ready_any_held", func(held *bool) []any { return []any{held} })
 	if err != nil || *held {
 		s.mirror.suspend(now.Add(mirrorPause))

@@ -30,7 +30,7 @@ func run(n byte, epoch int64) Ready {
 // reads reads the table while the commits arrive.
 func (m *mirrored) reads(rows []Ready, meanwhile func()) {
 	m.t.Helper()
-	if !m.beginLoad(m.now) {
+	if due, _ := m.beginLoad(m.now); !due {
 		m.t.Fatal("the table is not read")
 	}
 	meanwhile()
@@ -147,7 +147,7 @@ func TestMirrorIncomplete(t *testing.T) {
 			if _, _, _, ok := m.take(m.now, 1, time.Minute); ok || m.isComplete() {
 				t.Error("runs are picked from the mirror")
 			}
-			if read := m.beginLoad(m.now); read != test.read {
+			if read, _ := m.beginLoad(m.now); read != test.read {
 				t.Errorf("that the table is read at once is %v", read)
 			}
 		})
@@ -171,6 +171,7 @@ func TestMirrorKeepsAll(t *testing.T) {
 		m := &mirrored{mirror: newMirror(true, false), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
 		table := map[tree.TaskID]Ready{}
 		pickedAt := map[tree.TaskID]time.Time{}
+		unlisted := map[tree.TaskID]bool{} // the runs in table that have no row
 		last := 0
 		commit := func() {
 			var gone []tree.TaskID
@@ -190,24 +191,42 @@ func TestMirrorKeepsAll(t *testing.T) {
 				if r.AnnouncedOnCommit {
 					pickedAt[r.Task] = m.now
 				}
+				if r.unlisted = m.isComplete() && rapid.Bool().Draw(t, "unlisted"); r.unlisted {
+					unlisted[r.Task] = true
+				}
 				ready = append(ready, r)
 			}
 			for _, task := range gone {
 				delete(table, task)
 				delete(pickedAt, task)
+				delete(unlisted, task)
 			}
 			for _, r := range ready {
 				table[r.Task] = r
 			}
 			m.committed(m.now, gone, ready, rapid.IntRange(0, 9).Draw(t, "holds back") == 0)
 		}
+		rowsFor := func(complete bool) (rows []Ready) {
+			if !complete {
+				clear(unlisted)
+			}
+			for task, r := range table {
+				if !unlisted[task] {
+					rows = append(rows, r)
+				}
+			}
+			return rows
+		}
 		load := func() {
-			if m.beginLoad(m.now) {
-				rows := slices.Collect(maps.Values(table))
+			if due, complete := m.beginLoad(m.now); due {
+				rows := rowsFor(complete)
 				if rapid.Bool().Draw(t, "meanwhile") {
 					commit()
 				}
 				m.load(m.now, rows)
+			}
+			if m.isComplete() && len(m.runs) != len(table) {
+				t.Fatalf("the mirror has %d runs, %d are ready", len(m.runs), len(table))
 			}
 		}
 		pick := func(room int) {
@@ -227,13 +246,15 @@ func TestMirrorKeepsAll(t *testing.T) {
 			"later": func(t *rapid.T) {
 				m.now = m.now.Add(time.Duration(rapid.IntRange(1, 40).Draw(t, "seconds")) * time.Second)
 			},
-			"fails": func(*rapid.T) { m.suspend(time.Time{}) },
+			"fails":  func(*rapid.T) { m.suspend(time.Time{}) },
+			"listed": func(*rapid.T) { clear(unlisted) },
 		})
 		m.suspend(time.Time{})
-		if !m.beginLoad(m.now) {
-			t.Fatal("the table is not read")
+		due, complete := m.beginLoad(m.now)
+		if !due || complete {
+			t.Fatalf("that the table is read is %v, that it need not have all rows %v", due, complete)
 		}
-		m.load(m.now, slices.Collect(maps.Values(table)))
+		m.load(m.now, rowsFor(complete))
 		pick(1 << 20)
 		for task := range table {
 			if at, ever := pickedAt[task]; !ever || m.now.Sub(at) >= lease {

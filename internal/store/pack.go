@@ -31,8 +31,9 @@ const packWindow = 256 << 10
 // currentRowForm is the newest form of rows that this release reads and writes. In form 0 nothing
 // is packed. In form 1 each event has a row of its own. In form 2 events are not packed and zeros
 // are not NULL. In form 3 each ended run has a row, and no packed text is in two pieces. In form 4
-// the row of a task says who has claimed its run, and the row of a call that its child has ended.
-const currentRowForm = 5
+// the row of a task says who has claimed its run, and the row of a call that its child has ended. In
+// form 5 each ready run has a row of ready.
+const currentRowForm = 6
 
 // packedBody is the first byte of a packed body. No protobuf message begins with it.
 const packedBody = 0

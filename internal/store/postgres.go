@@ -202,8 +202,9 @@ var (
 // a table's columns in the database.
 func (db *postgres) readStatements(ctx context.Context) error {
 	texts, err := readStatements("postgres", map[string]string{
-		"now":  "coalesce(?1, (extract(epoch FROM now()) * 1000000)::bigint)",
-		"host": hostWith("strpos"),
+		"unlisted sessions": "= ANY (ARRAY(SELECT id FROM sessions WHERE unlisted))",
+		"now":               "coalesce(?1, (extract(epoch FROM now()) * 1000000)::bigint)",
+		"host":              hostWith("strpos"),
 		// Each claim is looked up by its key, whatever the planner's estimate of the table's size.
 		"claims": "LEFT JOIN LATERAL (SELECT * FROM attempts AS claim WHERE " + claimOfTask + " OFFSET 0) AS claim ON true",
 	}, "") // the planner finds the indexes

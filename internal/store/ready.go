@@ -34,11 +34,16 @@ func (s *Store) PickReady(ctx context.Context, room int, lease time.Duration) ([
 		return taken, err
 	}
 	// A read without a transaction comes first: most of the time there is nothing to pick.
-	look, err := one(ctx, s.db, errors.New("no answer"), "ready_any", func(l *readySummary) []any { return []any{&l.any, &l.ordered, &l.inForce} },
+	look, err := one(ctx, s.db, errors.New("no answer"), "ready_any", func(l *readySummary) []any { return []any{&l.any, &l.ordered, &l.inForce, &l.unlisted} },
 		s.clock(), inForce(lease).Microseconds())
 	switch {
 	case err != nil:
 		return nil, err
+	case look.unlisted:
+		if err := s.listAll(ctx, false); err != nil {
+			return nil, err
+		}
+		look.ordered = true // some of them may have precedence
 	case !look.any:
 		s.window.open(room, look.inForce, lease)
 		return nil, nil
@@ -59,9 +64,10 @@ func inForce(lease time.Duration) time.Duration { return 2 * lease }
 
 // readySummary sums up the ready runs.
 type readySummary struct {
-	any     bool // some may be announced
-	ordered bool // some waiting runs have precedence over others of their session
-	inForce int  // announcements that have not expired
+	any      bool // some may be announced
+	ordered  bool // some waiting runs have precedence over others of their session
+	inForce  int  // announcements that have not expired
+	unlisted bool // some runs have no row
 }
 
 // MayHaveQueuedRuns reports whether a ready run may be waiting for its turn.

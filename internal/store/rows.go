@@ -58,7 +58,7 @@ const callKeyColumns = "session task message block "
 // sessionTable lists first the columns that change with each commit.
 var sessionTable = newTable("sessions", 1, 6, "id tenant agent root metadata- limits "+
 	"next_seq total pending running waiting- shells- "+
-	"input_tokens- output_tokens- cache_read_tokens- cache_write_tokens- cost_micros- priced_tokens- model_calls- updated_at fair_tag version | "+
+	"input_tokens- output_tokens- cache_read_tokens- cache_write_tokens- cost_micros- priced_tokens- model_calls- updated_at fair_tag unlisted- version | "+
 	"title created_at current_task- asking- denied_calls- grants- closed_at- deleted_at- workspace- "+
 	"budget_tokens- budget_cost- budget_calls- reckoned_tokens- reckoned_cost- max_running on_approval-").withEmptyRow(sessionRow(&tree.Session{}, &sessionExtras{}))
 
@@ -104,6 +104,7 @@ var tables = []table{
 type sessionExtras struct {
 	maxRunning int   // the session's current cap on running tasks
 	fairTag    int64 // of its last ready run
+	unlisted   bool  // some of its ready runs have no row of ready; see unlisted.go
 	version    int64
 }
 
@@ -115,7 +116,7 @@ func appendSessionRow(to []any, s *tree.Session, b *sessionExtras) []any {
 		jsonColumn{&s.Metadata}, jsonColumn{&s.Limits},
 		&s.NextSeq, &s.Total, &s.Pending, &s.Running, &s.Waiting, &s.Shells,
 		&s.Usage.Input, &s.Usage.Output, &s.Usage.CacheRead, &s.Usage.CacheWrite, &s.Usage.Cost, &s.Usage.Priced, &s.ModelCalls,
-		timeColumn{&s.UpdatedAt}, &b.fairTag, &b.version,
+		timeColumn{&s.UpdatedAt}, &b.fairTag, &b.unlisted, &b.version,
 		&s.Title, timeColumn{&s.CreatedAt}, idColumn(&s.Current), &s.Asking, &s.DeniedCalls, jsonColumn{&s.Grants},
 		timeColumn{&s.ClosedAt}, timeColumn{&s.DeletedAt}, &s.Workspace, &s.Budget.Tokens, &s.Budget.Cost, &s.Budget.ModelCalls,
 		&s.CallEstimate.Tokens, &s.CallEstimate.Cost, &b.maxRunning, &s.OnApproval,
@@ -207,6 +208,7 @@ type Ready struct {
 	tenant         string
 	fairTag        int64
 	announcedUntil int64
+	unlisted       bool // it has no row
 }
 
 func readyRow(r *Ready) []any {

@@ -102,7 +102,7 @@ func keyOrder(a, b []any) int {
 
 // collectTasks lists the rows of a session and its tasks that have to be written.
 func (b *batch) collectTasks(id tree.SessionID, c *tree.Changes, put func(string, []any)) {
-	if hasChanges(c) {
+	if hasChanges(c) || b.sessions[id].unlistedChanged() {
 		b.collectSession(b.sessions[id], put)
 	}
 	was, now := &b.rowBuffers[0], &b.rowBuffers[1]
@@ -239,17 +239,7 @@ func (b *batch) collectQueues(id tree.SessionID, c *tree.Changes, put func(strin
 		}
 		put("put_timers", timerRow(&Timer{Session: id, Timer: *t}))
 	}
-	for _, task := range inOrder(c.Ready) {
-		r := c.Ready[task]
-		if r == nil {
-			put("drop_ready", []any{idColumn(&id), idColumn(&task)})
-			b.gone = append(b.gone, task)
-			continue
-		}
-		row := b.placeReady(id, r)
-		b.ready = append(b.ready, row)
-		put(b.addOrPut("ready", !b.wasStoredIn(tree.StatePending, id, task)), readyRow(&row))
-	}
+	b.collectReady(id, c, put)
 	for run, cb := range c.Callbacks {
 		if cb == nil {
 			put("drop_callbacks", []any{idColumn(&id), idColumn(&run.Task), run.Run})
@@ -263,6 +253,30 @@ func (b *batch) collectQueues(id tree.SessionID, c *tree.Changes, put func(strin
 			continue
 		}
 		put(b.addOrPut("attempts", !b.wasStoredIn(tree.StateRunning, id, task)), attemptRow(&Attempt{Session: id, Attempt: *a}))
+	}
+}
+
+// collectReady lists the rows of ready runs, except those that need none.
+func (b *batch) collectReady(id tree.SessionID, c *tree.Changes, put func(string, []any)) {
+	s, unlists := b.sessions[id], b.mayUnlist(c.Ready)
+	for _, task := range inOrder(c.Ready) {
+		r, wasUnlisted := c.Ready[task], s.unlisted[task]
+		delete(s.unlisted, task)
+		if r == nil {
+			if !wasUnlisted {
+				put("drop_ready", []any{idColumn(&id), idColumn(&task)})
+			}
+			b.gone = append(b.gone, task)
+			continue
+		}
+		row := b.placeReady(id, r)
+		row.unlisted = unlists && row.announcedUntil == 0 && s.view.StoredTask(task) == nil && followsFrom(c.Tasks[task], r)
+		b.ready = append(b.ready, row)
+		if row.unlisted {
+			s.unlist(task)
+			continue
+		}
+		put(b.addOrPut("ready", !b.wasStoredIn(tree.StatePending, id, task)), readyRow(&row))
 	}
 }
 

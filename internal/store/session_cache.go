@@ -12,11 +12,12 @@ import (
 type cachedSession struct {
 	state     cacheState
 	view      *tree.View
-	fairTag   int64          // of its last ready run
-	row       *storedSession // nil: it has no row
-	newRow    *storedSession // the row that the batch writes; nil: unchanged
-	taskCount int            // tasks in the view, as of the last commit
-	changedAt time.Time      // the last change
+	fairTag   int64                // of its last ready run
+	unlisted  map[tree.TaskID]bool // its ready runs that have no row of ready
+	row       *storedSession       // nil: it has no row
+	newRow    *storedSession       // the row that the batch writes; nil: unchanged
+	taskCount int                  // tasks in the view, as of the last commit
+	changedAt time.Time            // the last change
 }
 
 // cacheState says whether the cached state of a session can be relied on. Sessions that are not
@@ -59,7 +60,7 @@ func (s *cachedSession) loadRow(row *tree.Session, extras sessionExtras) {
 // version.
 func (s *cachedSession) nextRow(version int64) *storedSession {
 	now := s.view.Session()
-	s.newRow = &storedSession{*now, sessionExtras{maxRunning: now.Cap(), fairTag: s.fairTag, version: version}}
+	s.newRow = &storedSession{*now, sessionExtras{maxRunning: now.Cap(), fairTag: s.fairTag, unlisted: len(s.unlisted) > 0, version: version}}
 	return s.newRow
 }
 

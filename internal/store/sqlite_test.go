@@ -23,7 +23,12 @@ import (
 
 func TestSQLite(t *testing.T) {
 	t.Parallel()
-	storetest.Dialect{Fresh: fresh, Break: breakSQLite}.Run(t)
+	for name, opened := range map[string]func(*store.Store){"Listed": nil, "Unlisted": store.UnlistAll} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			storetest.Dialect{Fresh: fresh, Break: breakSQLite, Opened: opened}.Run(t)
+		})
+	}
 }
 
 func fresh(t *testing.T) store.Config {

@@ -126,6 +126,7 @@ type Store struct {
 	definitions   *definitionCache
 	ids           *idSource
 	window        announceWindow
+	unlists       func(runs int) bool // unlistsMany, unless a test says something else
 	mirror        *mirror
 	virtualTime   atomic.Int64      // the latest virtual time of the fair queue that any committer knows
 	allReadPacked atomic.Bool       // all replicas can read packed rows
@@ -166,7 +167,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	}
 	s := &Store{Config: c, db: db, scans: newScanLimiter(db), ended: make(chan struct{}), held: transcript.NewCache(), definitions: newDefinitionCache(), ids: newIDSource()}
 	s.window.disabled = !c.AnnounceOnCommit || c.Caps != (Caps{})
-	s.mirror = newMirror(db.exclusive(), c.Caps != (Caps{}))
+	s.mirror, s.unlists = newMirror(db.exclusive(), c.Caps != (Caps{})), s.unlistsMany
 	for range c.Committers {
 		s.committers = append(s.committers, s.newCommitter(c.MaxBatch, stallTimeout))
 	}

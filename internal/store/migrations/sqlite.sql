@@ -24,7 +24,7 @@ CREATE TABLE sessions (
   cache_write_tokens INTEGER NOT NULL,
   created_at INTEGER NOT NULL,
   updated_at INTEGER NOT NULL
-, fair_tag INTEGER NOT NULL DEFAULT 0, asking INTEGER NOT NULL DEFAULT 0, grants TEXT NOT NULL DEFAULT 'null', current_task BLOB, closed_at INTEGER, deleted_at INTEGER, shells INTEGER NOT NULL DEFAULT 0, cost_micros INTEGER NOT NULL DEFAULT 0, priced_tokens INTEGER NOT NULL DEFAULT 0, workspace TEXT NOT NULL DEFAULT '', version INTEGER NOT NULL DEFAULT 0, budget_tokens INTEGER NOT NULL DEFAULT 0, budget_cost INTEGER NOT NULL DEFAULT 0, reckoned_tokens INTEGER NOT NULL DEFAULT 0, reckoned_cost INTEGER NOT NULL DEFAULT 0, model_calls INTEGER NOT NULL DEFAULT 0, budget_calls INTEGER NOT NULL DEFAULT 0, on_approval TEXT NOT NULL DEFAULT '', denied_calls INTEGER NOT NULL DEFAULT 0) STRICT, WITHOUT ROWID;
+, fair_tag INTEGER NOT NULL DEFAULT 0, asking INTEGER NOT NULL DEFAULT 0, grants TEXT NOT NULL DEFAULT 'null', current_task BLOB, closed_at INTEGER, deleted_at INTEGER, shells INTEGER NOT NULL DEFAULT 0, cost_micros INTEGER NOT NULL DEFAULT 0, priced_tokens INTEGER NOT NULL DEFAULT 0, workspace TEXT NOT NULL DEFAULT '', version INTEGER NOT NULL DEFAULT 0, budget_tokens INTEGER NOT NULL DEFAULT 0, budget_cost INTEGER NOT NULL DEFAULT 0, reckoned_tokens INTEGER NOT NULL DEFAULT 0, reckoned_cost INTEGER NOT NULL DEFAULT 0, model_calls INTEGER NOT NULL DEFAULT 0, budget_calls INTEGER NOT NULL DEFAULT 0, on_approval TEXT NOT NULL DEFAULT '', denied_calls INTEGER NOT NULL DEFAULT 0, unlisted INTEGER NOT NULL DEFAULT 0) STRICT, WITHOUT ROWID;
 CREATE TABLE tasks (
   session BLOB NOT NULL,
   id BLOB NOT NULL,
@@ -265,3 +265,4 @@ CREATE INDEX approvals_host ON approvals (
   lower(substr(url, 1, instr(replace(replace(substr(url, 9, 300), '?', '/'), '#', '/') || '/', '/') + 7)), call_due
 ) WHERE state = 1 AND call_due IS NOT NULL;
 CREATE INDEX ready_first ON ready (session, priority, precedence DESC, fair_tag) WHERE announced_until <= 0 AND precedence > 0;
+CREATE INDEX sessions_unlisted ON sessions (id) WHERE unlisted;

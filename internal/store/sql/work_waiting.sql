@@ -9,5 +9,12 @@ SELECT tenant, CAST(sum(runs) AS bigint),
   coalesce({now} - min(CASE WHEN room > 0 THEN at END), 0)
 FROM (
   SELECT tenant, runs, at, (SELECT max_running - running FROM sessions WHERE id = session) AS room
-  FROM (SELECT tenant, session, count(*) AS runs, min(at) AS at FROM ready GROUP BY tenant, session) AS of_session
+  FROM (
+    SELECT tenant, session, count(*) AS runs, min(at) AS at FROM (
+      SELECT tenant, session, at FROM ready
+      UNION ALL
+      SELECT (SELECT tenant FROM sessions WHERE id = tasks.session), tasks.session, tasks.moved_at
+      FROM tasks {claims} WHERE tasks.session {unlisted sessions} AND {unlisted}
+    ) AS runs GROUP BY tenant, session
+  ) AS of_session
 ) AS waiting GROUP BY tenant
