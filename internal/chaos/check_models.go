@@ -18,15 +18,18 @@ func (c *checker) boundaries(kind Kind) map[boundary]int {
 }
 
 // checkModelCalls: the model is called once at each boundary, and once more for each attempt
-// that was lost there. So it is for a summary; where its attempt was lost is not known.
+// that was lost there. So it is for a summary; where its attempt was lost is not known, and a run
+// that was cancelled may have asked for one that the next run asks for again.
 func (c *checker) checkModelCalls() {
 	for b, n := range c.boundaries(ModelCalled) {
 		lost := c.taskHistory(b.task).losses[b.ordinal]
 		c.require(n <= 1+lost, OneRepeat, b.task, "after message %d the model was asked %d times, and %d attempts were lost", b.ordinal, n, lost)
 	}
 	for b, n := range c.boundaries(SummaryDue) {
-		lost := c.taskHistory(b.task).lostAttempts()
-		c.require(n <= 1+lost, OneRepeat, b.task, "the model was asked to sum up message %d %d times, and %d attempts were lost", b.ordinal, n, lost)
+		l := c.taskHistory(b.task)
+		lost, cancelled := l.lostAttempts(), l.cancelledRuns()
+		c.require(n <= 1+lost+cancelled, OneRepeat, b.task, "the model was asked to sum up message %d %d times, %d attempts were lost, and %d runs cancelled",
+			b.ordinal, n, lost, cancelled)
 	}
 }
 

@@ -263,6 +263,17 @@ func (l *taskHistory) lastResult() *pb.TaskResult {
 	return l.results[len(l.results)-1].GetResult()
 }
 
+// cancelledRuns counts the runs that were cancelled.
+func (l *taskHistory) cancelledRuns() int {
+	n := 0
+	for _, e := range l.results {
+		if e.GetResult().GetState() == pb.TaskState_TASK_STATE_CANCELLED {
+			n++
+		}
+	}
+	return n
+}
+
 // lostAttempts counts the attempts that were taken from a worker.
 func (l *taskHistory) lostAttempts() int {
 	n := 0
