@@ -9,9 +9,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"syscall"
 	"time"
 
-	"github.com/coppice-run/coppice/bench/process"
 	"github.com/coppice-run/coppice/bench/services"
 	"github.com/coppice-run/coppice/bench/system"
 )
@@ -66,10 +66,12 @@ func launch(ctx context.Context, e entry, cluster *services.Cluster) (_ *instanc
 	return i, nil
 }
 
-// exec starts the process of the system.
+// exec starts the process of the system. It is the leader of a process group, so that what it
+// leaves behind can be found, and its temporary files are in the directory that close deletes.
 func (i *instance) exec(binaries string, e entry) error {
 	cmd := exec.Command(filepath.Join(binaries, e.program), e.args...)
-	cmd.Dir = i.setup.Dir
+	cmd.Dir, cmd.Env = i.setup.Dir, append(os.Environ(), "TMPDIR="+i.setup.Dir)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	i.log = &tail{}
 	cmd.Stderr = i.log
 	stdin, err := cmd.StdinPipe()
@@ -132,32 +134,31 @@ func (i *instance) roots() []int {
 	return append([]int{i.cmd.Process.Pid}, i.services...)
 }
 
-// end waits for the process of the system and all its descendants. It has no more requests.
+// end waits for the process of the system and all its descendants. There are no more requests,
+// and the process gives up one that it is still busy with. What it leaves behind is killed.
 func (i *instance) end() error {
 	if err := i.stdin.Close(); err != nil {
 		return err
 	}
-	below, err := process.ProcessTree(i.cmd.Process.Pid)
-	if err != nil {
+	if err := i.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		return err
 	}
-	kill := time.AfterFunc(stopTimeout, func() {
-		for _, pid := range below {
-			if p, err := os.FindProcess(pid); err == nil {
-				_ = p.Kill() // it may be gone already
-			}
-		}
-	})
+	kill := time.AfterFunc(stopTimeout, i.killGroup)
 	defer kill.Stop()
 	for range i.replies {
 		// drop replies that nothing waits for
 	}
 	var failed *exec.ExitError
-	if err := i.cmd.Wait(); err != nil && !errors.As(err, &failed) {
+	err := i.cmd.Wait()
+	i.killGroup()
+	if err != nil && !errors.As(err, &failed) {
 		return err
 	}
 	return nil
 }
+
+// killGroup kills the process of the system and its descendants. They may be gone already.
+func (i *instance) killGroup() { _ = syscall.Kill(-i.cmd.Process.Pid, syscall.SIGKILL) }
 
 // close releases everything.
 func (i *instance) close() error {

@@ -93,16 +93,6 @@ func parse(line []byte) (stat, error) {
 	return p, nil
 }
 
-// ProcessTree returns the ids of processes and of all their descendants.
-func ProcessTree(roots ...int) ([]int, error) {
-	found, err := processTree(roots)
-	pids := make([]int, len(found))
-	for i, p := range found {
-		pids[i] = p.pid
-	}
-	return pids, err
-}
-
 // CPU returns the CPU time of processes since their start, including all descendants, running
 // or ended.
 func CPU(roots ...int) (time.Duration, error) {
