@@ -60,7 +60,7 @@ func answer(ctx context.Context, s System, r Request) Reply {
 	began := time.Now()
 	err := do(ctx, s, r, &reply)
 	reply.Seconds = time.Since(began).Seconds()
-	if checked, ok := s.(Checked); ok && err == nil && r.Verb == VerbFanOut {
+	if checked, ok := s.(Checked); ok && err == nil && (r.Verb == VerbFanOut || r.Verb == VerbSpawn) {
 		err = checked.Check(ctx)
 	}
 	if err != nil {

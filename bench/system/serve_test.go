@@ -43,7 +43,7 @@ func TestServe(t *testing.T) {
 		t.Errorf("it was started in %q", f.dir)
 	}
 	replies := strings.Split(strings.TrimSpace(out.String()), "\n")
-	for i, want := range []string{"seconds", `"latencies":[0,0]`, "no hands left", "a child is missing", "nobody knows how to", "seconds"} {
+	for i, want := range []string{"seconds", `"latencies":[0,0],"error":"a child is missing"`, "no hands left", "a child is missing", "nobody knows how to", "seconds"} {
 		if i >= len(replies) || !strings.Contains(replies[i], want) {
 			t.Fatalf("reply %d is not about %q: %q", i, want, replies)
 		}

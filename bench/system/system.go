@@ -26,10 +26,10 @@ type System interface {
 	Stop(ctx context.Context) error
 }
 
-// Checked is a system whose fan-outs end whether their children have run or not. It is
-// asked after each, when the time is not measured any more.
+// Checked is a system whose parents end whether their children have run or not. It is
+// asked after each Spawn and FanOut, when the time is not measured any more.
 type Checked interface {
-	// Check fails if not all children of the last fan-out have run.
+	// Check fails if not all children of the last parent have run.
 	Check(ctx context.Context) error
 }
 

@@ -21,9 +21,9 @@ type coppice struct {
 	kind         installation.Kind
 	installation *installation.Installation
 
-	last    *pb.Session // of a fan-out
-	parents int         // that it has to have
-	tasks   int         // parents among them
+	last    *pb.Session // of a parent
+	tasks   int         // that it has to have
+	answers int         // of their models
 }
 
 // Start implements system.System.
@@ -43,10 +43,12 @@ func (c *coppice) Start(ctx context.Context, at system.Setup) error {
 // to the next is from the spawn to the result, joined and seen by the model; the times
 // are those of the session's events.
 func (c *coppice) Spawn(ctx context.Context, n int) ([]time.Duration, error) {
-	s, err := c.installation.Do(ctx, installation.Parent, fmt.Sprint("rounds ", n+1))
+	rounds := n + 1
+	s, err := c.installation.Do(ctx, installation.Parent, fmt.Sprint("rounds ", rounds))
 	if err != nil {
 		return nil, err
 	}
+	c.last, c.tasks, c.answers = s, 1+rounds, 2*rounds+1
 	var spawned []time.Time
 	err = c.installation.Replay(ctx, s.GetId(), func(e *pb.Event) {
 		if e.GetStarted().GetParentId() != "" {
@@ -68,15 +70,16 @@ func between(times []time.Time) []time.Duration {
 // FanOut implements system.System.
 func (c *coppice) FanOut(ctx context.Context, n int) error {
 	prompt := fmt.Sprint("fan ", n)
-	c.parents = 1
+	parents := 1
 	if n > maxChildren {
 		if n%maxChildren != 0 {
 			return fmt.Errorf("%d children can't be shared by parents of %d", n, maxChildren)
 		}
 		prompt = fmt.Sprintf("spread %d %s fan %d", n/maxChildren, installation.Parent, maxChildren)
-		c.parents += n / maxChildren
+		parents += n / maxChildren
 	}
-	c.tasks = c.parents + n
+	// A parent answers twice: with its children, and when they have ended.
+	c.tasks, c.answers = parents+n, 2*parents+n
 	var err error
 	c.last, err = c.installation.Do(ctx, installation.Parent, prompt)
 	return err
@@ -84,8 +87,7 @@ func (c *coppice) FanOut(ctx context.Context, n int) error {
 
 // Check implements system.Checked.
 func (c *coppice) Check(ctx context.Context) error {
-	// A parent answers twice: with its children, and when they have ended.
-	return c.installation.CheckCounts(ctx, c.last, c.tasks, c.tasks+c.parents)
+	return c.installation.CheckCounts(ctx, c.last, c.tasks, c.answers)
 }
 
 // Independent implements system.System. Each task is the root of a session of its own; as many
