@@ -68,10 +68,7 @@ func (c Config) rounds(ctx context.Context, chosen []entry, cluster *services.Cl
 		shuffle.Shuffle(len(order), func(a, b int) { order[a], order[b] = order[b], order[a] })
 		for _, e := range order {
 			found, err := c.measure(ctx, e, round, cluster)
-			if ctx.Err() != nil {
-				return append(samples, found...), context.Cause(ctx)
-			}
-			if err != nil {
+			if err != nil && ctx.Err() == nil {
 				c.Log.ErrorContext(ctx, "a system failed", slog.String("system", e.name), slog.Any("error", err))
 				found = append(found, Sample{System: e.name, Round: round + 1, Skipped: firstLine(err)})
 				failed = append(failed, fmt.Errorf("%s, round %d: %s", e.name, round+1, firstLine(err)))
@@ -79,6 +76,9 @@ func (c Config) rounds(ctx context.Context, chosen []entry, cluster *services.Cl
 			samples = append(samples, found...)
 			if err := c.write(found); err != nil {
 				return samples, err
+			}
+			if ctx.Err() != nil {
+				return samples, context.Cause(ctx)
 			}
 		}
 	}
