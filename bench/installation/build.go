@@ -3,6 +3,7 @@ package installation
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -32,11 +33,11 @@ func Build(ctx context.Context) (*Binaries, error) {
 	}
 	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-tags", "grpcnotrace", "-o", dir+string(filepath.Separator), "./cmd/...")
 	build.Dir, build.Env = strings.TrimSpace(string(root)), append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("building: %w\n%s", err, bytes.TrimSpace(out))
-	}
 	b := Built(dir)
 	b.made = dir
+	if out, err := build.CombinedOutput(); err != nil {
+		return nil, errors.Join(fmt.Errorf("building: %w\n%s", err, bytes.TrimSpace(out)), b.Remove())
+	}
 	return b, nil
 }
 

@@ -40,6 +40,20 @@ func TestInstallations(t *testing.T) {
 	}
 }
 
+// TestFailedBuildLeavesNothing: there is no such system to build for.
+func TestFailedBuildLeavesNothing(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", dir)
+	t.Setenv("GOOS", "none")
+	if _, err := installation.Build(t.Context()); err == nil {
+		t.Error("programs of no system are built")
+	}
+	left, err := os.ReadDir(dir)
+	if err != nil || len(left) > 0 {
+		t.Errorf("left behind are %v, %v", left, err)
+	}
+}
+
 func testInstallation(t *testing.T, kind installation.Kind, binaries *installation.Binaries) {
 	i, err := installation.Start(t.Context(), installation.Options{Kind: kind, Binaries: binaries, Workers: 2, Slots: 4, Profile: true})
 	if err != nil {
