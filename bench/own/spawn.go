@@ -53,6 +53,9 @@ func rounds(ctx context.Context, l *Lab) error {
 		if err := l.reportSince(before, i, "rounds", many); err != nil {
 			return err
 		}
+		if err := i.CheckCounts(ctx, s, 1+many, 1+2*many); err != nil {
+			return err
+		}
 		var round, joined []time.Duration
 		var started time.Time
 		err = i.Replay(ctx, s.GetId(), func(e *pb.Event) {
@@ -189,10 +192,14 @@ func deep(ctx context.Context, l *Lab) error {
 		var times, each []float64
 		for range l.Repeat {
 			started := time.Now()
-			if _, err := i.Do(ctx, installation.Parent, fmt.Sprint("chain ", depth)); err != nil {
+			s, err := i.Do(ctx, installation.Parent, fmt.Sprint("chain ", depth))
+			if err != nil {
 				return err
 			}
 			took := figures.Milliseconds(time.Since(started))
+			if err := i.CheckCounts(ctx, s, 1+depth, 1+2*depth); err != nil {
+				return err
+			}
 			times, each = append(times, took), append(each, took/depth)
 		}
 		return errors.Join(l.Report("chain of 100", "ms", times...), l.Report("chain of 100, each level", "ms", each...))

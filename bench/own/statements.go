@@ -30,7 +30,8 @@ func statements(ctx context.Context, l *Lab) error {
 		if _, err := conn.Exec(ctx, `SELECT pg_stat_statements_reset()`); err != nil {
 			return fmt.Errorf("counting statements anew: %w", err)
 		}
-		if _, err := i.Do(ctx, installation.Parent, fmt.Sprint("fan ", tasks)); err != nil {
+		session, err := i.Do(ctx, installation.Parent, fmt.Sprint("fan ", tasks))
+		if err != nil {
 			return err
 		}
 		rows, err := conn.Query(ctx, `SELECT query, calls, rows, total_exec_time, wal_bytes::bigint FROM pg_stat_statements
@@ -48,6 +49,9 @@ func statements(ctx context.Context, l *Lab) error {
 		found, err := pgx.CollectRows(rows, pgx.RowToStructByPos[statement])
 		if err != nil {
 			return fmt.Errorf("asking the database: %w", err)
+		}
+		if err := i.CheckCounts(ctx, session, 1+tasks, 2+tasks); err != nil {
+			return err
 		}
 		for _, s := range found {
 			name := shortSQL(s.Query)

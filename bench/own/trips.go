@@ -25,18 +25,22 @@ func measureTrips(ctx context.Context, l *Lab) error {
 			return err
 		}
 		for _, load := range []struct {
-			name, prompt string
-			tasks        int
-		}{{"fan-out of 1,000", "fan 1000", 1000}, {"rounds", "rounds 200", 200}} {
+			name, prompt   string
+			tasks, answers int
+		}{{"fan-out of 1,000", "fan 1000", 1000, 1002}, {"rounds", "rounds 200", 200, 401}} {
 			before, err := look(ctx, i)
 			if err != nil {
 				return err
 			}
-			if _, err := i.Do(ctx, installation.Parent, load.prompt); err != nil {
+			s, err := i.Do(ctx, installation.Parent, load.prompt)
+			if err != nil {
 				return err
 			}
 			after, err := look(ctx, i)
 			if err != nil {
+				return err
+			}
+			if err := i.CheckCounts(ctx, s, 1+load.tasks, load.answers); err != nil {
 				return err
 			}
 			if err := l.reportTraffic(load.name, before, after, float64(load.tasks)); err != nil {
