@@ -131,10 +131,10 @@ func Spreads(out io.Writer, samples []Sample, sizes []int) error {
 	return err
 }
 
-// spread is the table of fan-outs of n children.
+// spread is the table of fan-outs of n children, empty if there were none.
 func spread(samples []Sample, n int) string {
 	var lines strings.Builder
-	fmt.Fprintf(&lines, "\n| fan-out + join of %s | number | median, ms | p90, ms | slowest, ms | all children in the time of all, /s |\n|---|---|---|---|---|---|\n",
+	title := fmt.Sprintf("\n| fan-out + join of %s | number | median, ms | p90, ms | slowest, ms | all children in the time of all, /s |\n|---|---|---|---|---|---|\n",
 		figures.Thousands(float64(n), 0))
 	for _, e := range entries {
 		var took []float64
@@ -151,7 +151,10 @@ func spread(samples []Sample, n int) string {
 			figures.Thousands(figures.Median(took), 0), figures.Thousands(figures.Quantile(took, 0.9), 0),
 			figures.Thousands(slices.Max(took), 0), figures.Thousands(float64(n*len(took))/total, 0))
 	}
-	return lines.String()
+	if lines.Len() == 0 {
+		return ""
+	}
+	return title + lines.String()
 }
 
 // omissions lists the workloads without a figure, once each.
