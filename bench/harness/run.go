@@ -25,7 +25,7 @@ type Config struct {
 	Sizes     []int // of fan-outs, ascending
 	Rounds    int
 	Seed      uint64 // of the random order of the systems
-	// Patience bounds a workload. One that would exceed it, judging by the one before, is
+	// Patience bounds a fan-out. One that would exceed it, judging by the smaller one before, is
 	// skipped.
 	Patience time.Duration
 	// Target is how long a workload without a fixed size should take.

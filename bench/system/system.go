@@ -35,7 +35,7 @@ type Checked interface {
 
 // Setup is what a system is given.
 type Setup struct {
-	Dir      string `json:"dir"`      // an empty directory of its own
+	Dir      string `json:"dir"`      // a directory of its own, also for temporary files
 	Redis    string `json:"redis"`    // host:port of a Redis of its own; empty if it needs none
 	Postgres string `json:"postgres"` // URL of an empty database of its own; empty if it needs none
 }

@@ -49,7 +49,7 @@ func binary() (string, error) {
 		return "", err
 	}
 	if len(found) == 0 {
-		return "", fmt.Errorf("no server of Restate: npm install in bench/restate, or set %s", binaryVariable)
+		return "", fmt.Errorf("no server of Restate: npm ci --ignore-scripts in bench/restate, or set %s", binaryVariable)
 	}
 	return found[0], nil
 }
