@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 )
@@ -63,7 +64,7 @@ func (w *childWorker) Work(ctx context.Context, job *river.Job[childArgs]) error
 	}
 	switch job.Args.Join {
 	case joinCommitted:
-		if err := w.commit(ctx, job); err != nil {
+		if err := commitEnd(ctx, w.queue.pool, job); err != nil {
 			return err
 		}
 	case joinRecorded:
@@ -74,8 +75,9 @@ func (w *childWorker) Work(ctx context.Context, job *river.Job[childArgs]) error
 	return nil
 }
 
-func (w *childWorker) commit(ctx context.Context, job *river.Job[childArgs]) error {
-	tx, err := w.queue.pool.Begin(ctx)
+// commitEnd records the end of a job in a transaction of its own.
+func commitEnd[Args river.JobArgs](ctx context.Context, pool *pgxpool.Pool, job *river.Job[Args]) error {
+	tx, err := pool.Begin(ctx)
 	if err != nil {
 		return fmt.Errorf("beginning the end of a job: %w", err)
 	}
@@ -100,6 +102,9 @@ func (w *parentWorker) Work(ctx context.Context, job *river.Job[parentArgs]) err
 		latencies, err = w.queue.oneByOne(ctx, job.Args.Children)
 	} else {
 		err = w.queue.all(ctx, job.Args.Children)
+	}
+	if err == nil && !w.queue.eager {
+		err = commitEnd(ctx, w.queue.pool, job)
 	}
 	if err != nil {
 		return err

@@ -1,8 +1,7 @@
 // Temporal: its server, its worker and its client in this process. A parent is a workflow
 // and its children are child workflows. Its data is in SQLite in memory, as that of
-// "temporal server start-dev" is, which keeps nothing over a restart and is the fastest
-// store it has; with -file it is in a file. With -tuned the server and the worker have
-// what makes them fast on one machine.
+// "temporal server start-dev" is, which keeps nothing over a restart; with -file it is in
+// a file. With -tuned the server and the worker have what makes them fast on one machine.
 package main
 
 import (
