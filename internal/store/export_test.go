@@ -36,7 +36,7 @@ func UnlistAll(s *Store) {
 func ReadyRows(ctx context.Context, s *Store) (rows, marked int, err error) {
 	err = s.db.load(ctx,
 		lookup{"ready_rows", [][]any{{maxMirrored}}, func(row row) error { rows++; return row.Scan(readyRow(&Ready{})...) }},
-		lookup{"sessions_unlisted", [][]any{{listAtOnce}}, func(row row) error { marked++; return row.Scan(idColumn(&tree.SessionID{})) }})
+		lookup{"sessions_unlisted", [][]any{{make([]byte, 16), maxMirrored}}, func(row row) error { marked++; return row.Scan(idColumn(&tree.SessionID{})) }})
 	return rows, marked, err
 }
 
@@ -67,6 +67,9 @@ func (r *LogRow) Data() []byte { return r.row.data }
 
 // After gives its events after a number.
 func (r *LogRow) After(seq int64) ([][]byte, error) { return r.row.after(seq, nil) }
+
+// ListAtOnce is how many sessions get the rows of their runs at once.
+const ListAtOnce = listAtOnce
 
 // MaxReadConns is how many connections of PostgreSQL read at most by default.
 const MaxReadConns = maxReadConns

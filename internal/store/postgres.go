@@ -202,11 +202,12 @@ var (
 // a table's columns in the database.
 func (db *postgres) readStatements(ctx context.Context) error {
 	texts, err := readStatements("postgres", map[string]string{
-		"unlisted sessions": "= ANY (ARRAY(SELECT id FROM sessions WHERE unlisted))",
-		"now":               "coalesce(?1, (extract(epoch FROM now()) * 1000000)::bigint)",
-		"host":              hostWith("strpos"),
+		"now":  "coalesce(?1, (extract(epoch FROM now()) * 1000000)::bigint)",
+		"host": hostWith("strpos"),
 		// Each claim is looked up by its key, whatever the planner's estimate of the table's size.
 		"claims": "LEFT JOIN LATERAL (SELECT * FROM attempts AS claim WHERE " + claimOfTask + " OFFSET 0) AS claim ON true",
+		// An array is not joined, so the tasks of each session are looked up by its key.
+		"unlisted sessions": "= ANY (ARRAY(SELECT id FROM sessions WHERE unlisted))",
 	}, "") // the planner finds the indexes
 	if err != nil {
 		return err

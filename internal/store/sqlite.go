@@ -98,8 +98,8 @@ func (db *sqlite) open(ctx context.Context, writes *sql.DB) error {
 		return err
 	}
 	db.texts, err = readStatements("sqlite", map[string]string{
+		"now": "?1", "host": hostWith("instr"), "claims": "LEFT JOIN attempts AS claim ON " + claimOfTask,
 		"unlisted sessions": "IN (SELECT id FROM sessions INDEXED BY sessions_unlisted WHERE unlisted)",
-		"now":               "?1", "host": hostWith("instr"), "claims": "LEFT JOIN attempts AS claim ON " + claimOfTask,
 	}, "INDEXED BY ")
 	if err != nil {
 		return err

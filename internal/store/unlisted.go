@@ -36,7 +36,7 @@ func (b *batch) mayUnlist(ready map[tree.TaskID]*tree.Ready) bool {
 			runs++
 		}
 	}
-	return runs > 0 && b.writesNewestForm() && b.unlists(runs)
+	return b.writesNewestForm() && b.unlists(runs)
 }
 
 // followsFrom reports whether the row of a ready run follows from its task, as ready_list writes it.
@@ -83,17 +83,31 @@ func (b *batch) list(ctx context.Context, id tree.SessionID) error {
 	return b.tx.save(ctx, "ready_list", []any{idColumn(&id), b.Replica})
 }
 
-// listAtOnce is how many sessions listAll finds with one query.
-const listAtOnce = 1000
+// listAtOnce is how many sessions listAll has listed at once.
+const listAtOnce = 100
 
 // listAll writes the missing rows of all sessions; with exceptKnown, not those of sessions whose
 // committer has left them out itself. If it fails for a session, its transaction logs that, and the
 // rows of the others are written.
 func (s *Store) listAll(ctx context.Context, exceptKnown bool) error {
-	marked, err := query(ctx, s.db, "sessions_unlisted", func(id *tree.SessionID) []any { return []any{idColumn(id)} }, listAtOnce)
-	if err != nil {
-		return err
+	var last tree.SessionID
+	for more := true; more; {
+		marked, err := query(ctx, s.db, "sessions_unlisted", func(id *tree.SessionID) []any { return []any{idColumn(id)} }, last[:], listAtOnce)
+		if err != nil {
+			return err
+		}
+		if err := s.listSome(ctx, marked, exceptKnown); err != nil {
+			return err
+		}
+		if more = len(marked) == listAtOnce; more {
+			last = marked[len(marked)-1]
+		}
 	}
+	return nil
+}
+
+// listSome is listAll for some sessions.
+func (s *Store) listSome(ctx context.Context, marked []tree.SessionID, exceptKnown bool) error {
 	steps := make([]*Pending, len(marked))
 	for i, id := range marked {
 		steps[i] = s.Prepare(id, nil, nil)

@@ -44,7 +44,7 @@ func (db *announced) beats(replicas int) {
 
 func (db *announced) picks() []store.Ready {
 	db.t.Helper()
-	ready, err := db.PickReady(db.t.Context(), 10*wide, time.Hour)
+	ready, err := db.PickReady(db.t.Context(), 100*wide, time.Hour)
 	if err != nil {
 		db.t.Fatal(err)
 	}
@@ -237,5 +237,30 @@ func TestUnlistedReleased(t *testing.T) {
 			db.claims(id, true, tasks...)
 			db.expects(id, 0, 0, 0)
 		})
+	}
+}
+
+// TestUnlistedInManySessions: the runs of all sessions are found, also of more than are listed at
+// once.
+func TestUnlistedInManySessions(t *testing.T) {
+	t.Parallel()
+	const sessions, runs = store.ListAtOnce + 20, 4
+	c := fresh(t)
+	t.Run("first process", func(t *testing.T) {
+		db := openAnnounced(t, c, "replica-1")
+		for range sessions {
+			db.fansOut(db.opens(), runs)
+		}
+		if rows, marked, err := store.ReadyRows(t.Context(), db.Store); rows != 0 || marked != sessions || err != nil {
+			t.Fatalf("there are %d rows, and %d sessions with runs without rows, %v", rows, marked, err)
+		}
+	})
+	db := &announced{running(t, c), t, "replica-1"}
+	db.beats(1)
+	if n := len(db.picks()); n != sessions*runs {
+		t.Errorf("%d runs are picked, not %d", n, sessions*runs)
+	}
+	if rows, marked, err := store.ReadyRows(t.Context(), db.Store); rows != sessions*runs || marked != 0 || err != nil {
+		t.Errorf("there are %d rows, and %d sessions with runs without rows, %v", rows, marked, err)
 	}
 }
