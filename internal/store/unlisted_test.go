@@ -243,7 +243,6 @@ func TestUnlistedReleased(t *testing.T) {
 // TestUnlistedInManySessions: the runs of all sessions are found, also of more than are listed at
 // once.
 func TestUnlistedInManySessions(t *testing.T) {
-	t.Parallel()
 	const sessions, runs = store.ListAtOnce + 20, 4
 	c := fresh(t)
 	t.Run("first process", func(t *testing.T) {
