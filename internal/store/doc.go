@@ -150,6 +150,7 @@
 //	pgwriter.go       its transactions
 //	pgtable.go        its statements that write many rows
 //	pgcolumn.go       columns of such rows as arrays
+//	pgshared.go       columns that are the same in all rows are sent once
 //	pgtypes.go        how values are encoded
 //	unreachable.go    how it is told that it does not respond
 //	round_trip.go     a round trip on a pooled connection, with a timeout

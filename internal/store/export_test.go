@@ -26,6 +26,9 @@ func Noise(bytes int) []byte { return noise(bytes) }
 // ReadByAll is as if all replicas had said that they read the newest form of rows.
 func ReadByAll(s *Store) { s.allReadPacked.Store(true) }
 
+// ShareSoon sends columns once as soon as rows are sent as arrays.
+func ShareSoon(s *Store) { s.db.(*postgres).shareFrom = maxSingleRows + 1 }
+
 // UnlistAll leaves out the row of each ready run that may be left out.
 func UnlistAll(s *Store) {
 	ReadByAll(s)

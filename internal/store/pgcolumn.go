@@ -42,6 +42,7 @@ type columnPlan struct{}
 const (
 	mayHaveNull = 1
 	firstIndex  = 1
+	arrayHeader = 5 * 4 // bytes
 )
 
 // Encode appends the array.

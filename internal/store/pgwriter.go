@@ -14,11 +14,12 @@ import (
 // pgWriter makes transactions on a connection of its own, which it reopens when it is lost. It is
 // not safe for concurrent use.
 type pgWriter struct {
-	db      *postgres
-	timeout time.Duration // of a transaction
-	conn    *pgx.Conn     // nil: not connected yet
-	buffer  []byte        // for the arguments of a transaction
-	sent    []byte        // pgx's buffer for what it sends
+	db       *postgres
+	timeout  time.Duration       // of a transaction
+	conn     *pgx.Conn           // nil: not connected yet
+	variants map[string]variants // of statements, by their texts
+	buffer   []byte              // for the arguments of a transaction
+	sent     []byte              // pgx's buffer for what it sends
 }
 
 // maxKeptBuffer is the size up to which buffers are kept for the next transaction.
@@ -195,6 +196,14 @@ const (
 
 func (tx *pgTransaction) save(_ context.Context, name string, rows ...[]any) error {
 	s := tx.writer.db.statements[name].forRows(len(rows))
+	if s.keys > 0 && len(rows) >= tx.writer.db.shareFrom {
+		text, args, err := tx.writer.share(s, rows)
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		tx.queued.Queue(text, args...)
+		return nil
+	}
 	args, err := s.arguments(rows, &tx.writer.buffer)
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)

@@ -31,6 +31,7 @@ type postgres struct {
 	statements        map[string]pgStatement
 	nullWhenZero      map[string][]int // see table.nullWhenZeroArgs
 	writers           []*pgWriter
+	shareFrom         int // from how many rows on columns that are equal in all of them are sent once
 	log               *slog.Logger
 	loggedUnreachable atomic.Int64 // when an unreachable database was last logged, in ns
 }
@@ -102,7 +103,7 @@ func openPostgres(ctx context.Context, url string, log *slog.Logger) (*postgres,
 	if err := migratePostgres(ctx, config.ConnConfig, log); err != nil {
 		return nil, explainRefusal(config.ConnConfig, fmt.Errorf("migrating its schema: %w", err))
 	}
-	db := &postgres{config: config.ConnConfig.Copy(), log: log}
+	db := &postgres{config: config.ConnConfig.Copy(), log: log, shareFrom: shareFrom}
 	db.coalescer.db = db
 	if db.reads, err = pgxpool.NewWithConfig(ctx, config); err != nil {
 		return nil, err
@@ -191,6 +192,7 @@ type pgStatement struct {
 	text   string
 	types  []string
 	single string
+	keys   int // the first of its arguments, which are the key of a row; 0: it writes no rows of a table
 }
 
 var (
@@ -212,20 +214,24 @@ func (db *postgres) readStatements(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	single := map[string]string{}
+	single, keys := map[string]string{}, map[string]int{}
 	db.nullWhenZero = map[string][]int{}
 	for _, t := range tables {
 		types, err := db.columnTypes(ctx, t)
 		if err != nil {
 			return fmt.Errorf("reading the columns of %s: %w", t.name, err)
 		}
-		maps.Copy(texts, t.bulkStatements(types))
+		bulk := t.bulkStatements(types)
+		maps.Copy(texts, bulk)
+		for name := range bulk {
+			keys[name] = t.keys
+		}
 		maps.Copy(single, t.singleRowStatements(types))
 		maps.Copy(db.nullWhenZero, t.nullWhenZeroArgs(types))
 	}
 	db.statements = map[string]pgStatement{}
 	for name, text := range texts {
-		s := pgStatement{text: parameter.ReplaceAllString(text, "$$$1"), single: single[name]}
+		s := pgStatement{text: parameter.ReplaceAllString(text, "$$$1"), single: single[name], keys: keys[name]}
 		for _, cast := range arrayCast.FindAllStringSubmatch(text, -1) {
 			s.types = append(s.types, cast[1])
 		}
@@ -254,7 +260,7 @@ func (*postgres) exclusive() bool { return false }
 func (db *postgres) layout() layout { return layout{db.nullWhenZero, toastChunk} }
 
 func (db *postgres) writer(timeout time.Duration) writer {
-	w := &pgWriter{db: db, timeout: timeout}
+	w := &pgWriter{db: db, timeout: timeout, variants: map[string]variants{}}
 	db.writers = append(db.writers, w)
 	return w
 }

@@ -21,7 +21,11 @@ func TestPostgres(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t)
 	empty := migrated(t, server)
-	for name, opened := range map[string]func(*store.Store){"Newest": store.UnlistAll, "Oldest": nil} {
+	newest := func(s *store.Store) {
+		store.UnlistAll(s)
+		store.ShareSoon(s)
+	}
+	for name, opened := range map[string]func(*store.Store){"Newest": newest, "Oldest": nil} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			storetest.Dialect{
