@@ -2,13 +2,14 @@ package harness
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/coppice-run/coppice/bench/system"
 )
@@ -58,18 +59,31 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Where nobody waits for orphans, it remains as a zombie.
-	for began := time.Now(); syscall.Kill(pid, 0) == nil && !zombie(pid); time.Sleep(time.Millisecond) {
-		if time.Since(began) > 10*time.Second {
-			_ = syscall.Kill(pid, syscall.SIGKILL)
-			t.Fatalf("the process %d is still there", pid)
-		}
-	}
+	awaitEnd(t, pid)
 }
 
-func zombie(pid int) bool {
-	line, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	return err == nil && strings.Contains(string(line), ") Z ")
+// awaitEnd waits until a process has ended, also one whose end nobody has waited for.
+func awaitEnd(t *testing.T, pid int) {
+	t.Helper()
+	fd, err := unix.PidfdOpen(pid, 0)
+	if errors.Is(err, unix.ESRCH) {
+		return
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd) //nolint:errcheck // it was only waited on
+	poll := func() (int, error) { return unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 10_000) }
+	ended, err := poll()
+	for errors.Is(err, unix.EINTR) {
+		ended, err = poll()
+	}
+	if err != nil || ended == 0 {
+		t.Errorf("the process %d is still there (%v)", pid, err)
+		if err := unix.Kill(pid, unix.SIGKILL); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 // TestEndInterruptsARequest: a system that is busy when the measurement is interrupted can still

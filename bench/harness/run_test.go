@@ -7,8 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
-	"time"
 )
 
 // TestInterruptedSamplesAreWritten: what was measured before Ctrl-C is in the table, and in the
@@ -16,16 +16,17 @@ import (
 func TestInterruptedSamplesAreWritten(t *testing.T) {
 	t.Parallel()
 	busy := filepath.Join(t.TempDir(), "busy")
+	if err := syscall.Mkfifo(busy, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	const script = `read start; echo '{}'; read first; echo '{}'; read spawn; echo >"$1"; exec sleep 600`
 	var written strings.Builder
 	c := Config{Binaries: "/bin", Rounds: 2, Log: slog.New(slog.DiscardHandler), Samples: &written}
 	ctx, interrupt := context.WithCancel(t.Context())
 	go func() {
-		for ctx.Err() == nil {
-			if _, err := os.Stat(busy); err == nil {
-				interrupt()
-			}
-			time.Sleep(time.Millisecond)
+		defer interrupt()
+		if _, err := os.ReadFile(busy); err != nil { // it waits until the script writes
+			t.Error(err)
 		}
 	}()
 	samples, err := c.rounds(ctx, []entry{{name: "script", program: "sh", args: []string{"-c", script, "sh", busy}}}, nil)

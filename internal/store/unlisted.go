@@ -18,7 +18,7 @@ import (
 // another replica's, one after a crash, or one that comes when the session is not cached any more.
 
 // unlistFrom is how many runs of a session have to become ready in one transaction if their rows
-// are left out. For fewer, writing them costs less than marking the session.
+// are left out. For fewer it would save little: the row of the session is marked, and later unmarked.
 const unlistFrom = 4
 
 // unlistedRuns finds the runs without a row among tasks that are joined with their claims.
