@@ -13,7 +13,8 @@ import (
 )
 
 // TestTheWayDown: an earlier release finds a row of how each run has ended, each packed result in one
-// piece, each claim in the row of its task, and the end of each child in the row of its call.
+// piece, each claim in the row of its task, the end of each child in the row of its call, and a row
+// of each run that waits.
 func TestTheWayDown(t *testing.T) {
 	t.Parallel()
 	const before = 25
@@ -31,7 +32,7 @@ func TestTheWayDown(t *testing.T) {
 			t.Parallel()
 			c := test.config(t)
 			db := running(t, c)
-			store.ReadByAll(db)
+			store.UnlistAll(db)
 			id, root := has(t, db, 1)
 			raw, err := sql.Open(test.driver, c.Database)
 			if err != nil {
@@ -58,6 +59,20 @@ func TestTheWayDown(t *testing.T) {
 			if state := settledIn(t, raw, db); state != tree.CallWaiting {
 				t.Errorf("the row of a call whose child has ended has the state %v already", state)
 			}
+			waits := newSession()
+			var spawned tree.Answer
+			for _, cmd := range []tree.Command{open(waits), spawn("wait"), spawn("run")} {
+				if spawned, err = db.Update(t.Context(), waits, cmd); err != nil {
+					t.Fatal(err)
+				}
+			}
+			claim := tree.Claim{Task: spawned.(tree.Spawned).Task, Token: tree.Token{Epoch: 1, Nonce: 9}, Worker: "w-2"}
+			if _, err := db.Update(t.Context(), waits, claim); err != nil {
+				t.Fatal(err)
+			}
+			if n := count(t, raw, "ready", waits); n != 0 {
+				t.Errorf("a run that waits has %d rows already", n)
+			}
 			migrations, err := goose.NewProvider(test.goose, raw, os.DirFS("migrations/"+test.dialect))
 			if err != nil {
 				t.Fatal(err)
@@ -72,6 +87,12 @@ func TestTheWayDown(t *testing.T) {
 			}
 			if n := pieces(t, raw); n > 0 {
 				t.Errorf("on the way down %d results are in two pieces", n)
+			}
+			if n := count(t, raw, "ready", waits); n != 1 {
+				t.Errorf("on the way down a run that waits has %d rows, not 1", n)
+			}
+			if n := counted(t, raw, "ready JOIN attempts ON attempts.session = ready.session AND attempts.task = ready.task"); n > 0 {
+				t.Errorf("on the way down %d runs that are claimed wait", n)
 			}
 			reads(t, db, id, root, 1)
 			if n := counted(t, raw, "tasks WHERE state = $1 AND nonce = 7 AND worker = 'w'", tree.StateRunning); n != 1 {
