@@ -28,6 +28,8 @@ type sqlite struct {
 	saving  map[string]driver.Stmt // prepared on conn at their first use
 	asking  map[string]*sql.Stmt   // queries, prepared on conn at their first use
 	reading map[string]*sql.Stmt   // queries, prepared on reads
+
+	arguments []driver.NamedValue // of the writer, reused for each row
 }
 
 // pragmas make a commit durable before it is answered, and let readers run concurrently with the
@@ -218,16 +220,17 @@ func (db sqliteWriter) run(ctx context.Context, name string, rows ...[]any) erro
 		if err != nil {
 			return err
 		}
-		var arguments []driver.NamedValue
 		for _, row := range rows {
 			if err := values(row); err != nil {
 				return err
 			}
-			arguments = arguments[:0]
+			db.arguments = db.arguments[:0]
 			for i, v := range row {
-				arguments = append(arguments, driver.NamedValue{Ordinal: i + 1, Value: v})
+				db.arguments = append(db.arguments, driver.NamedValue{Ordinal: i + 1, Value: v})
 			}
-			if _, err := stmt.(driver.StmtExecContext).ExecContext(ctx, arguments); err != nil {
+			_, err := stmt.(driver.StmtExecContext).ExecContext(ctx, db.arguments)
+			clear(db.arguments)
+			if err != nil {
 				return err
 			}
 		}
