@@ -208,6 +208,9 @@ func (o Orchestrator) serve(ctx context.Context, db *store.Store, svc *orchestra
 	defer serveHealth(ctx, o.Health, server.Health, o.Logger)()
 	g, running := errgroup.WithContext(ctx)
 	g.Go(func() error { return svc.Run(running) })
+	if o.InProcess == nil && !db.Exclusive() && adaptsProcessors() {
+		g.Go(func() error { adaptProcessors(running, processorTime, limitProcessors); return nil })
+	}
 	for _, l := range o.Listeners {
 		g.Go(func() error { return server.Serve(l) })
 	}
