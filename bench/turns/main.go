@@ -85,6 +85,9 @@ func read() (settings, error) {
 	if len(s.dirs) == 0 {
 		return s, errors.New("name the directories with the built programs")
 	}
+	if s.rounds < 1 {
+		return s, fmt.Errorf("--rounds is %d, must be at least 1", s.rounds)
+	}
 	if !slices.Contains(installation.Kinds(), s.kind) {
 		return s, fmt.Errorf("there is no installation %q; there are %q", s.kind, installation.Kinds())
 	}

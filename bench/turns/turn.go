@@ -134,11 +134,16 @@ func (of *build) cpuTimes() (map[string]time.Duration, error) {
 	return spent, nil
 }
 
-// summary returns the medians of a build, and their ratios to those of the first.
+// summary returns the medians of a build, and how it compares with the first one: the medians of the
+// ratios of their turns in the same round.
 func summary(way string, of, first *build) string {
-	mine, its := median(of.turns[way]), median(first.turns[way])
-	return fmt.Sprintf("%s  %.3f × the rate for %.3f of the CPU", mine.line(way, of.dir), mine.rate/its.rate,
-		float64(mine.sum())/float64(its.sum()))
+	mine, its := of.turns[way], first.turns[way]
+	var rates, costs []float64
+	for i := range mine {
+		rates = append(rates, mine[i].rate/its[i].rate)
+		costs = append(costs, float64(mine[i].sum())/float64(its[i].sum()))
+	}
+	return fmt.Sprintf("%s  %.3f × the rate for %.3f of the CPU", median(mine).line(way, of.dir), figures.Median(rates), figures.Median(costs))
 }
 
 func median(turns []turn) turn {

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/coppice-run/coppice/bench/installation"
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
@@ -42,5 +44,22 @@ func TestRoundsOfManyParents(t *testing.T) {
 	}
 	if tasks != asked {
 		t.Errorf("the parents have %d children, want %d", tasks, asked)
+	}
+}
+
+// TestTurnsAreComparedInPairs: a slow minute strikes both turns of a round, so their ratio tells more
+// than that of the medians.
+func TestTurnsAreComparedInPairs(t *testing.T) {
+	t.Parallel()
+	of := func(rates ...float64) *build {
+		b := &build{turns: map[string][]turn{}}
+		for _, rate := range rates {
+			b.turns["fan"] = append(b.turns["fan"], turn{rate: rate, used: map[string]time.Duration{"worker": time.Duration(1e9 / rate)}})
+		}
+		return b
+	}
+	first, second := of(100, 400, 200), of(200, 600, 100)
+	if got, want := summary("fan", second, first), "1.500 × the rate for 0.667 of the CPU"; !strings.HasSuffix(got, want) {
+		t.Errorf("the summary is %q, want it to end with %q", got, want)
 	}
 }

@@ -25,7 +25,7 @@ type committer struct {
 
 func (s *Store) newCommitter(most int, timeout time.Duration) *committer {
 	return &committer{
-		Store: s, writer: packingWriter{s.db.writer(timeout), s.mayPack, s.db.layout()}, queue: make(chan *Pending, 4*s.MaxBatch), maxBatch: most, sessionCache: newSessionCache(s.Committers),
+		Store: s, writer: packingWriter{s.db.writer(timeout), s.mayPack, s.db.layout(), new(rowJoiner)}, queue: make(chan *Pending, 4*s.MaxBatch), maxBatch: most, sessionCache: newSessionCache(s.Committers),
 		firstMessages: newFirstMessageCache(), tails: newTailCache(), prompts: newPromptCache(), tenantTurns: newTenantTurns(),
 	}
 }

@@ -49,7 +49,7 @@ func LogRows(sessions []tree.SessionID, seqs []int64, events [][]byte) (rows []L
 	for i := range events {
 		single = append(single, []any{idColumn(&sessions[i]), seqs[i], events[i]})
 	}
-	for _, row := range joinEventRows(single) {
+	for _, row := range new(rowJoiner).joinAll(single) {
 		rows = append(rows, LogRow{tree.SessionID(*row[0].(id16).id), logRow{row[1].(int64), row[2].([]byte)}})
 	}
 	return rows

@@ -87,12 +87,14 @@ func (r *logRow) unpacked() (events []byte, several bool, err error) {
 	return nil, false, nil
 }
 
-// joinEventRows joins rows with one event each into rows with several.
-func joinEventRows(rows [][]any) [][]any {
+// rowJoiner joins rows of a log. It holds the buffers for that.
+type rowJoiner struct{ plain, packed []byte }
+
+// joinAll joins rows with one event each into rows with several.
+func (s *rowJoiner) joinAll(rows [][]any) [][]any {
 	var joined [][]any
-	var to rowJoiner
 	for len(rows) > 0 {
-		row, n := to.joinFirst(rows)
+		row, n := s.joinFirst(rows)
 		joined = append(joined, row)
 		rows = rows[n:]
 	}
@@ -111,9 +113,6 @@ func joinableRows(rows [][]any) (n int) {
 	}
 	return max(n, 1)
 }
-
-// rowJoiner holds the buffers in which rows are joined.
-type rowJoiner struct{ plain, packed []byte }
 
 // joinFirst makes one row of as many of the first rows as fit.
 func (s *rowJoiner) joinFirst(rows [][]any) (row []any, n int) {

@@ -150,6 +150,7 @@ type packingWriter struct {
 	writer
 	readable func() bool
 	layout
+	events *rowJoiner
 }
 
 // layout is how rows of the newest form are laid out in a database.
@@ -161,7 +162,7 @@ type layout struct {
 func (w packingWriter) transact(ctx context.Context, work func(transaction) error) error {
 	return w.writer.transact(ctx, func(tx transaction) error {
 		if w.readable() {
-			tx = packing{tx, w.layout}
+			tx = packing{tx, w.layout, w.events}
 		}
 		return work(tx)
 	})
@@ -171,6 +172,7 @@ func (w packingWriter) transact(ctx context.Context, work func(transaction) erro
 type packing struct {
 	transaction
 	layout
+	events *rowJoiner
 }
 
 func (tx packing) save(ctx context.Context, name string, rows ...[]any) error {
@@ -181,7 +183,7 @@ func (tx packing) save(ctx context.Context, name string, rows ...[]any) error {
 	case "add_calls", "put_calls":
 		tx.packTexts(rows)
 	case "add_events":
-		rows = joinEventRows(rows)
+		rows = tx.events.joinAll(rows)
 	}
 	return tx.transaction.save(ctx, name, rows...)
 }
