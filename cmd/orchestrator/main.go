@@ -140,7 +140,7 @@ func run(f options, secrets *redact.Opened, logs slog.Handler) error {
 		RunningOfTenant: f.MaxTenant, RunningInAll: f.MaxAll, RetainSessions: f.RetainSessions,
 		AgentsDirs: f.AgentsDir, PluginsDir: f.PluginsDir, Models: f.Models, Prices: f.Prices,
 		Callbacks: callback.Config{Hosts: f.CallbackHosts, Secret: f.CallbackSecret, MaxTries: f.CallbackTries, Timeout: f.CallbackTimeout},
-		Secrets:   secrets.Redactor, Listeners: []net.Listener{l}, Health: health, Security: security, Logger: log, Telemetry: m.Telemetry,
+		Secrets:   secrets.Redactor, Listeners: []net.Listener{l}, Alone: true, Health: health, Security: security, Logger: log, Telemetry: m.Telemetry,
 	}.Run(ctx, func() {
 		log.Info("serving", "listen", l.Addr().String(), "database", redact.WithoutPassword(f.Database))
 	})

@@ -57,6 +57,7 @@ type Orchestrator struct {
 	OnOpen                        func(*store.Store) // called with the database before calls are served; may be nil
 	Listeners                     []net.Listener
 	InProcess                     *api.InProcess       // serves a worker in this process; nil: none
+	Alone                         bool                 // nothing else needs this process: it may adapt its number of processors
 	Health                        net.Listener         // answers health checks of anybody, without TLS; nil: none
 	Security                      auth.Server          // who may call, and over which transport
 	Telemetry                     *telemetry.Telemetry // nil: none
@@ -208,7 +209,7 @@ func (o Orchestrator) serve(ctx context.Context, db *store.Store, svc *orchestra
 	defer serveHealth(ctx, o.Health, server.Health, o.Logger)()
 	g, running := errgroup.WithContext(ctx)
 	g.Go(func() error { return svc.Run(running) })
-	if o.InProcess == nil && !db.Exclusive() && adaptsProcessors() {
+	if o.Alone && !db.Exclusive() && adaptsProcessors() {
 		g.Go(func() error { adaptProcessors(running, processorTime, limitProcessors); return nil })
 	}
 	for _, l := range o.Listeners {
