@@ -2,7 +2,9 @@ package api
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"sync"
 
@@ -51,12 +53,15 @@ func (p *InProcess) NewStream(ctx context.Context, desc *grpc.StreamDesc, method
 func (p *InProcess) serve(worker pb.WorkerServiceServer, interceptors []grpc.StreamServerInterceptor) {
 	p.channel.WithCloner(messageCopier{wire.NewCodec()})
 	p.channel.WithServerStreamInterceptor(func(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, work grpc.StreamHandler) error {
+		begun := p.begin()
+		if begun {
+			defer p.streams.Done() // after the interceptors, which may log
+		}
 		handler := func(srv any, stream grpc.ServerStream) error {
-			if !p.begin() {
+			if !begun {
 				return tree.ErrStopping
 			}
-			defer p.streams.Done()
-			return work(srv, stream)
+			return endOf(stream.Context(), work(srv, stream))
 		}
 		for _, intercept := range slices.Backward(interceptors) {
 			inner := handler
@@ -66,6 +71,15 @@ func (p *InProcess) serve(worker pb.WorkerServiceServer, interceptors []grpc.Str
 	})
 	pb.RegisterWorkerServiceServer(&p.channel, worker)
 	close(p.served)
+}
+
+// endOf gives why a stream has ended. The channel says EOF to a message for a client that is gone; over
+// HTTP/2 the context's error would come.
+func endOf(ctx context.Context, err error) error {
+	if gone := ctx.Err(); gone != nil && errors.Is(err, io.EOF) {
+		return gone
+	}
+	return err
 }
 
 func (p *InProcess) begin() bool {

@@ -185,3 +185,42 @@ func TestInProcessIsNotServed(t *testing.T) {
 		}
 	})
 }
+
+// speaker sends to each stream once its client is gone.
+type speaker struct {
+	pb.UnimplementedWorkerServiceServer
+}
+
+func (speaker) Work(stream pb.WorkerService_WorkServer) error {
+	<-stream.Context().Done()
+	return stream.Send(&pb.WorkResponse{})
+}
+
+// TestInProcessAClientThatIsGone is no failure of the call. The connection has stopped once all is
+// logged.
+func TestInProcessAClientThatIsGone(t *testing.T) {
+	t.Parallel()
+	var logged strings.Builder
+	p := NewInProcess()
+	slow := func(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+		err := handler(srv, stream)
+		time.Sleep(time.Minute)
+		logged.WriteString("over")
+		return err
+	}
+	synctest.Test(t, func(t *testing.T) {
+		p.serve(speaker{}, []grpc.StreamServerInterceptor{slow, streamStatus(slog.New(slog.NewTextHandler(&logged, nil)), nil)})
+		ctx, leave := context.WithCancel(t.Context())
+		stream, err := pb.NewWorkerServiceClient(p).Work(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		leave()
+		p.stop()
+		if got := logged.String(); got != "over" {
+			t.Errorf("when the connection has stopped, %q is logged", got)
+		}
+		runtime.KeepAlive(stream)
+	})
+}
