@@ -73,8 +73,8 @@ func (p *InProcess) serve(worker pb.WorkerServiceServer, interceptors []grpc.Str
 	close(p.served)
 }
 
-// endOf gives why a stream has ended. The channel says EOF to a message for a client that is gone; over
-// HTTP/2 the context's error would come.
+// endOf gives why a stream has ended. The channel answers a message for a client that is gone with
+// EOF, which would pass for a failure of the call.
 func endOf(ctx context.Context, err error) error {
 	if gone := ctx.Err(); gone != nil && errors.Is(err, io.EOF) {
 		return gone

@@ -9,8 +9,8 @@ import (
 )
 
 // An orchestrator with little to do runs its Go code on one processor. On several, Go's scheduler
-// wakes a thread on another processor for nearly each message that one goroutine passes to the next.
-// Once that thread is awake, the first one has mostly done the work itself.
+// wakes an idle thread when one goroutine passes a message to another, which costs more than the work
+// that the thread could take over.
 //
 // With SQLite it always runs on all: a goroutine that waits for the disk keeps its processor for a
 // moment. PostgreSQL is waited for without one.
