@@ -200,7 +200,10 @@ func (o Orchestrator) serve(ctx context.Context, db *store.Store, svc *orchestra
 	defer stopStore()
 	var below errgroup.Group
 	below.Go(func() error { return db.Run(storing) })
-	if err := svc.Prepare(storing); err != nil {
+	if err := svc.Prepare(ctx); err != nil {
+		if ctx.Err() != nil {
+			err = nil // it was stopped before it started
+		}
 		stopStore()
 		return errors.Join(err, below.Wait())
 	}

@@ -110,7 +110,7 @@ func (d *deployment) serves(i int) {
 }
 
 // stopPatience bounds how long a process may take to end that is asked to; 5 s
-// are wanted, 13 with a database that does not respond, the rest is the machine's.
+// are wanted, 10 with a database that does not respond, the rest is the machine's.
 const stopPatience = 20 * time.Second
 
 // terminate asks a process to end, waits until it has, and says how long it took.

@@ -3,6 +3,7 @@ package assembly_test
 import (
 	"context"
 	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 
@@ -10,9 +11,13 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/coppice-run/coppice/internal/assembly"
+	"github.com/coppice-run/coppice/internal/chaos"
 	"github.com/coppice-run/coppice/internal/dispatch"
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 	"github.com/coppice-run/coppice/internal/model/scripted"
+	"github.com/coppice-run/coppice/internal/pgtest"
+	"github.com/coppice-run/coppice/internal/store"
+	"github.com/coppice-run/coppice/internal/tree"
 )
 
 // restart starts everything on a data directory that may have been used before.
@@ -150,5 +155,29 @@ func TestAnOrchestratorMayBeStoppedAtOnce(t *testing.T) {
 		if err := dev.Orchestrator(redis.Client(), bufconn.Listen(1<<10)).Run(ctx, stop); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// TestAnOrchestratorMayBeStoppedWhileItStarts: a database that stops responding just then does not keep it.
+func TestAnOrchestratorMayBeStoppedWhileItStarts(t *testing.T) {
+	t.Parallel()
+	redis, err := dispatch.OpenEmbedded()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer redis.Close()
+	server := pgtest.Start(t)
+	between := link(t, server.Addr())
+	ctx, stop := context.WithCancel(t.Context())
+	o := assembly.Orchestrator{
+		Database: strings.Replace(server.Database(t), server.Addr(), between.Addr(), 1), Redis: redis.Client(), Pool: assembly.DefaultPool,
+		Limits: tree.DefaultLimits(), Logger: slog.New(slog.DiscardHandler),
+		OnOpen: func(*store.Store) {
+			between.Set(chaos.BlackHole())
+			stop()
+		},
+	}
+	if err := o.Run(ctx, func() { t.Error("it serves") }); err != nil {
+		t.Error(err)
 	}
 }

@@ -141,6 +141,24 @@ func (n *node) kill() error {
 	return err
 }
 
+// abort ends the process and has it write down what each of its goroutines was doing.
+func (n *node) abort() error {
+	if err := n.signal(syscall.SIGQUIT); err != nil {
+		return err
+	}
+	timer := time.NewTimer(abortsWithin)
+	defer timer.Stop()
+	select {
+	case <-n.hasEnded():
+		return nil
+	case <-timer.C:
+		return errors.Join(fmt.Errorf("%s did not even abort within %s", n.name, abortsWithin), n.kill())
+	}
+}
+
+// abortsWithin is more than enough to write down some thousand goroutines.
+const abortsWithin = 10 * time.Second
+
 // stop asks the process to end and says how long it took.
 func (n *node) stop(most time.Duration) (time.Duration, error) {
 	began := time.Now()
@@ -153,6 +171,6 @@ func (n *node) stop(most time.Duration) (time.Duration, error) {
 	case <-n.hasEnded():
 		return time.Since(began), nil
 	case <-timer.C:
-		return 0, errors.Join(fmt.Errorf("%s was asked to stop and had not after %s", n.name, most), n.kill())
+		return 0, errors.Join(fmt.Errorf("%s was asked to stop and had not after %s; %s says where it was", n.name, most, n.errors), n.abort())
 	}
 }

@@ -58,21 +58,21 @@ func (w *pgWriter) attempt(ctx context.Context, work func(transaction) error) er
 	if err := w.connect(ctx); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, w.timeout)
+	timely, cancel := context.WithTimeout(ctx, w.timeout)
 	defer cancel()
 	tx := w.begin()
 	if err := work(tx); err != nil {
-		return w.rollback(ctx, errors.Join(err, tx.finishAhead()))
+		return w.rollback(timely, errors.Join(err, tx.finishAhead()))
 	}
-	err := tx.commit(ctx)
+	err := tx.commit(timely)
 	if err == nil {
 		return nil
 	}
 	err = fmt.Errorf("committing: %w", err)
 	if !w.conn.IsClosed() {
-		return w.rollback(ctx, err)
+		return w.rollback(timely, err)
 	}
-	committed, doubt := w.resolveCommit(context.WithoutCancel(ctx), tx.id)
+	committed, doubt := w.resolveCommit(ctx, tx.id)
 	switch {
 	case doubt != nil:
 		return fmt.Errorf("%w: %w (finding out: %s)", errOutcomeUnknown, err, doubt.Error())
@@ -123,9 +123,13 @@ func (w *pgWriter) rollback(ctx context.Context, err error) error {
 // resolveCommit finds out whether a transaction was committed when its connection was lost. It
 // waits for a transaction that is still running. One that has not begun yet can no longer commit: its
 // id is taken, all that was sent with its beginning fails with it, and nothing more is sent.
+//
+// When ctx ends, it goes on for finishTimeout.
 func (w *pgWriter) resolveCommit(ctx context.Context, id []byte) (committed bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, reachTimeout+time.Second)
+	ended := ctx
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reachTimeout+time.Second)
 	defer cancel()
+	defer context.AfterFunc(ended, func() { time.AfterFunc(finishTimeout, cancel) })()
 	err = retryTransient(ctx, func() error {
 		if err := w.connect(ctx); err != nil {
 			return err

@@ -22,6 +22,7 @@ import (
 // what it is asked first, once with each of some codes.
 type muting struct {
 	fallen  atomic.Int64
+	deaf    atomic.Bool // it answers no new connection either
 	refuses chan string // nil: nothing
 }
 
@@ -34,6 +35,10 @@ func (m *muting) serve(conn net.Conn) {
 	hello, err := backend.ReceiveStartupMessage()
 	if _, starts := hello.(*pgproto3.StartupMessage); !starts || err != nil {
 		return // somebody who wants a query cancelled
+	}
+	if m.deaf.Load() {
+		io.Copy(io.Discard, conn)
+		return
 	}
 	backend.Send(&pgproto3.AuthenticationOk{})
 	backend.Send(&pgproto3.ParameterStatus{Name: "standard_conforming_strings", Value: "on"})
@@ -158,6 +163,39 @@ func TestHeartbeatsFallSilent(t *testing.T) {
 		}
 		<-first.CleanupDone()
 	})
+}
+
+// TestGivingUpInSilence: a commit that a silent server leaves in doubt is not looked into for long once
+// the writer has to end, be it from then on or already meanwhile.
+func TestGivingUpInSilence(t *testing.T) {
+	t.Parallel()
+	for name, begun := range map[string]time.Duration{"while it commits": time.Second, "while it finds out": heartbeatTimeout + time.Second} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var server muting
+				db := served(t, slog.New(slog.DiscardHandler), server.serve)
+				w := db.writer(heartbeatTimeout)
+				transact := func(ctx context.Context) error {
+					return w.transact(ctx, func(transaction) error { return nil })
+				}
+				if err := transact(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				first := w.(*pgWriter).conn.PgConn()
+				server.deaf.Store(true)
+				server.fall()
+				ctx, end := context.WithTimeout(t.Context(), begun)
+				defer end()
+				began := time.Now()
+				err := transact(ctx)
+				if took := time.Since(began) - begun; took > finishTimeout || !errors.Is(err, errOutcomeUnknown) {
+					t.Errorf("the commit was given up %s after it had to, want %s at most: %v", took, finishTimeout, err)
+				}
+				<-first.CleanupDone()
+			})
+		})
+	}
 }
 
 // TestPlacesInSilence: connections that have fallen silent keep their places no longer than those have patience who wait
