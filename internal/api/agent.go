@@ -85,9 +85,10 @@ func agentProto(def *agentdef.Definition) *pb.Agent {
 
 type workerServer struct {
 	pb.UnimplementedWorkerServiceServer
-	svc *orchestrator.Service
+	svc   *orchestrator.Service
+	local bool // its workers are in this process
 }
 
 func (s *workerServer) Work(stream pb.WorkerService_WorkServer) error {
-	return s.svc.Work(stream)
+	return s.svc.Work(stream, s.local)
 }

@@ -53,7 +53,7 @@ const maxConnectionAge = 30 * time.Second
 type Server struct {
 	*grpc.Server
 	Health *health.Server // not serving as soon as Shutdown begins
-	worker pb.WorkerServiceServer
+	svc    *orchestrator.Service
 	inside *InProcess                                  // nil: none
 	around func(*guard) []grpc.StreamServerInterceptor // wrap each stream, the outermost first
 	log    *slog.Logger
@@ -79,17 +79,17 @@ func New(svc *orchestrator.Service, secrets *redact.Redactor, security auth.Serv
 		grpc.ChainUnaryInterceptor(unaryTrace, statusUnary, recoverUnary, access.unary, unaryClean(secrets)),
 		grpc.ChainStreamInterceptor(around(access)...),
 	)...)
-	registrar, worker := guardedRegistrar{s, access}, &workerServer{svc: svc}
+	registrar := guardedRegistrar{s, access}
 	pb.RegisterSessionServiceServer(registrar, &sessionServer{svc: svc, intercept: chain(statusUnary, recoverUnary)})
 	pb.RegisterTaskServiceServer(registrar, &taskServer{svc: svc})
 	pb.RegisterApprovalServiceServer(registrar, &approvalServer{svc: svc})
 	pb.RegisterAgentServiceServer(registrar, &agentServer{svc: svc})
-	pb.RegisterWorkerServiceServer(registrar, worker)
+	pb.RegisterWorkerServiceServer(registrar, &workerServer{svc: svc})
 	pb.RegisterAdminServiceServer(registrar, &adminServer{svc: svc})
 	h := health.NewServer()
 	healthpb.RegisterHealthServer(s, h)
 	reflection.Register(s)
-	return &Server{Server: s, Health: h, worker: worker, around: around, log: log}
+	return &Server{Server: s, Health: h, svc: svc, around: around, log: log}
 }
 
 // connectionOptions limits windows, pings and the age of connections.
@@ -118,7 +118,7 @@ func (s *Server) Serve(l net.Listener) error {
 // ServeInProcess takes streams of a worker in this process until Shutdown. Call it at most once.
 func (s *Server) ServeInProcess(p *InProcess) {
 	s.inside = p
-	p.serve(s.worker, s.around(&guard{log: s.log})) // without tokens
+	p.serve(&workerServer{svc: s.svc, local: true}, s.around(&guard{log: s.log})) // without tokens
 }
 
 // gracefulStopTimeout is how long running calls may take to end on their own.

@@ -126,7 +126,7 @@ func (o Orchestrator) newService(ctx context.Context) (_ *store.Store, _ *orches
 	var svc *orchestrator.Service
 	db, err := o.open(ctx, store.Config{
 		Database: o.Database, NewInstallation: o.Installation, Logger: o.Logger, Replica: replica, SkipMetrics: !o.Telemetry.Enabled(),
-		Caps: o.caps(), OnCommit: func(c store.Commit) { svc.Committed(c) }, AnnounceOnCommit: true,
+		Caps: o.caps(), EarlyRuns: o.InProcess != nil, OnCommit: func(c store.Commit) { svc.Committed(c) }, AnnounceOnCommit: true,
 		Standby: func() store.Standby { return svc.Standby() },
 	})
 	if err != nil {
@@ -198,8 +198,13 @@ const stopTimeout = 4 * time.Second
 func (o Orchestrator) serve(ctx context.Context, db *store.Store, svc *orchestrator.Service, ready func()) error {
 	storing, stopStore := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopStore()
+	ctx, end := context.WithCancel(ctx)
+	defer end()
 	var below errgroup.Group
-	below.Go(func() error { return db.Run(storing) })
+	below.Go(func() error {
+		defer end() // without a database that it can write, the process ends
+		return db.Run(storing)
+	})
 	if err := svc.Prepare(ctx); err != nil {
 		if ctx.Err() != nil {
 			err = nil // it was stopped before it started

@@ -41,7 +41,7 @@ func (l *slot) prepare(a *exchange, lease *lease, cmd tree.Command) {
 	if takes := l.offered(a.req, lease.worker); takes != nil {
 		a.replacement = l.svc.backlog.takeIf(time.Now(), l.svc.pullingSlots(), func(other tree.SessionID) bool { return l.svc.Store.SameCommitter(other, lease.session) })
 		offer = &store.Offer{
-			Worker: lease.worker.id, Nonce: takes.GetNonce(), IdleSlots: l.svc.slots.idle(),
+			Worker: lease.worker.id, Nonce: takes.GetNonce(), Local: l.local, IdleSlots: l.svc.slots.idle(),
 			Next: store.Announced{Session: a.replacement.Session, Task: a.replacement.Task, Epoch: a.replacement.Epoch},
 		}
 		a.mayGrant, a.offeredBy = true, lease.worker

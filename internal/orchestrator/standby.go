@@ -140,7 +140,7 @@ func (b *standby) giveBack(s *standbySlot, hasRun bool) (waits bool) {
 
 // Offer implements store.Slot.
 func (s *standbySlot) Offer() store.Offer {
-	return store.Offer{Worker: s.info.id, Nonce: s.takes.GetNonce()}
+	return store.Offer{Worker: s.info.id, Nonce: s.takes.GetNonce(), Local: s.slot.local}
 }
 
 // Assign implements store.Slot. It puts the run on the stream at once, so that the stream hears of

@@ -54,6 +54,7 @@ type exchange struct {
 type slot struct {
 	svc          *Service
 	stream       WorkStream
+	local        bool // the worker is in this process
 	state        slotState
 	exchanges    chan *exchange
 	claiming     atomic.Bool // a claim or a reattachment is in progress
@@ -72,11 +73,12 @@ type slot struct {
 
 // Work serves a worker's stream until it ends. If an attempt is still on the stream then, its
 // worker may continue it over another stream. If the worker does not, the run is offered to others.
-func (s *Service) Work(stream WorkStream) error {
+// local says that the worker is in this process.
+func (s *Service) Work(stream WorkStream, local bool) error {
 	s.slots.add()
 	signal(s.backlog.changed)
 	l := &slot{
-		svc: s, stream: stream, exchanges: make(chan *exchange, workWindow), state: slotState{slots: &s.slots, counted: true},
+		svc: s, stream: stream, local: local, exchanges: make(chan *exchange, workWindow), state: slotState{slots: &s.slots, counted: true},
 		failed: make(chan error, 1), leaseChanged: make(chan struct{}, 1), drains: make(chan struct{}, 1),
 		standbyEnds: make(chan standbyEnd, 1),
 	}

@@ -16,7 +16,8 @@ type Offer struct {
 	// that becomes ready with the request, which is a new child of the run that parks, or the
 	// parent that waited for the run that ends. Such a run is claimed only if no other run has to
 	// wait longer because of that.
-	Next Announced
+	Next  Announced
+	Local bool // the worker is in this process
 	// IdleSlots is how many other slots are idle. Runs that are announced and not yet claimed are
 	// on their way to them.
 	IdleSlots int

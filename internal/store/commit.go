@@ -47,22 +47,26 @@ func (c *committer) commit(ctx context.Context, queued []*Pending) {
 	began := time.Now()
 	b, answers, err := c.transact(ctx, queued)
 	if err != nil {
+		if errors.Is(err, errNotSynced) {
+			c.fail(err)
+		}
 		c.Logger.ErrorContext(ctx, "a transaction failed", "commands", len(queued), "error", err)
 		c.mirror.suspend(time.Time{}) // it may have been stored
 		if !errors.Is(err, ErrUnavailable) && c.commitSeparately(ctx, queued, err) {
 			return
 		}
 		for _, p := range queued {
-			p.complete(commandResult{err: publicError(err)}, CachedConversation{})
+			if !p.isDone() {
+				p.complete(commandResult{err: publicError(err)}, CachedConversation{})
+			}
 		}
 		return
 	}
-	// The order matters. Claimed runs take their conversations from the caches, so these are updated
-	// first. A caller that is answered may read at once what OnCommit was told, so it is notified
-	// before. Caching the sessions clears their changes, which notify reports, so it comes last.
-	b.updateCaches()
+	// The order matters, from stored on. A caller that is answered may read at once what OnCommit was
+	// told, so it is notified before. Caching the sessions clears their changes, which notify reports,
+	// so it comes last.
 	b.notify(queued, answers, began)
-	b.answer(queued, answers)
+	b.answer(queued, answers, false)
 	b.cacheSessions()
 }
 
@@ -84,7 +88,7 @@ func (b *batch) updateCaches() {
 
 // notify tells the slots that got runs, and then calls OnCommit.
 func (b *batch) notify(queued []*Pending, answers []commandResult, began time.Time) {
-	b.notifySlots()
+	b.notifySlots(false)
 	told := b.summary()
 	told.Commands, told.Refused, told.Took = len(queued), refusals(answers), time.Since(began)
 	if !b.SkipMetrics {
@@ -93,9 +97,13 @@ func (b *batch) notify(queued []*Pending, answers []commandResult, began time.Ti
 	b.OnCommit(told)
 }
 
-// answer answers all callers, with the cached conversations of the runs that they claimed.
-func (b *batch) answer(queued []*Pending, answers []commandResult) {
+// answer answers the callers that begin a run early, or all others, with the cached conversations of
+// the runs that they claimed.
+func (b *batch) answer(queued []*Pending, answers []commandResult, early bool) {
 	for i, p := range queued {
+		if p.early != early {
+			continue
+		}
 		var known CachedConversation
 		if p.slot == nil {
 			known = b.cachedConversation(answers[i].claimed())
@@ -166,10 +174,11 @@ func (c *committer) transact(ctx context.Context, queued []*Pending) (b *batch, 
 		answers, err = b.execute(ctx, queued)
 		return err
 	}
-	if err = c.writer.transact(ctx, try); errors.Is(err, errChanged) {
+	stored := func() { b.stored(queued, answers) }
+	if err = c.writer.transact(ctx, try, stored); errors.Is(err, errChanged) {
 		b.markSessionsDirty()
 		b, care = nil, modeReread
-		err = c.writer.transact(ctx, try)
+		err = c.writer.transact(ctx, try, stored)
 	}
 	if err != nil {
 		b.discardSessions()

@@ -44,7 +44,10 @@ type writer interface {
 	// transact runs work in a transaction and commits it. It may run work again from the start, if
 	// nothing of the first attempt was stored. ErrUnavailable says that the database cannot be
 	// reached, and whether the outcome is unknown; after any other error nothing is stored.
-	transact(ctx context.Context, work func(transaction) error) error
+	//
+	// It calls stored when the transaction outlives this process, which may be before it outlives
+	// the machine (see Config.EarlyRuns). It is durable when transact returns.
+	transact(ctx context.Context, work func(transaction) error, stored func()) error
 }
 
 // transaction reads and writes within one transaction.

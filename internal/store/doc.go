@@ -16,6 +16,10 @@
 //   - No command is decided on a row that somebody else has changed.
 //   - All commands that wait for a commit share one.
 //
+// With Config.EarlyRuns, a worker of this process is an exception to the first one: the answer that
+// gives it another run precedes the sync. If the machine fails then, the worker is lost too, and
+// nobody else has heard of the commit.
+//
 // If the database refuses a batch, its commands are committed one by one.
 //
 // A committer caches the state of the sessions of its last commits, and decides the next
@@ -78,6 +82,7 @@
 //	store.go          Store and its Config, what it reports of its commits; Open
 //	pending.go        Update: a command that waits for its commit, and its idempotency key
 //	committer.go      makes one transaction after another of the queued commands
+//	early.go          runs that begin before their claims are durable
 //	commit.go         one transaction: read, decide, write, answer
 //	locking.go        how the sessions of a transaction are locked
 //	load.go           reads what commands need of their sessions
@@ -143,6 +148,8 @@
 //	database_name.go  which database a name stands for
 //	sqlite.go         a SQLite file
 //	sqlite_log.go     its write-ahead log, lengthened in advance
+//	sync_linux.go     with fdatasync
+//	sync_other.go     elsewhere
 //	schema.go         its schema: created at once for a new file, migrated for an existing one
 //	unusable.go       why it cannot be used: damaged, or of another program
 //	lock.go           the lock that one process has on it

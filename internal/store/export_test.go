@@ -17,6 +17,16 @@ func (s *Store) LimitPages(ctx context.Context, pages int) error {
 	})
 }
 
+// InterceptSync has f called in place of each sync of SQLite's log, with the sync.
+func InterceptSync(s *Store, f func(sync func() error) error) {
+	log := s.db.(*sqlite).wal
+	sync := log.sync
+	log.sync = func() error { return f(sync) }
+}
+
+// IsDone reports whether a command is answered.
+func IsDone(p *Pending) bool { return p.isDone() }
+
 // Unnumbered is a statement as SQLite is given it.
 func Unnumbered(text string) string { return unnumbered(text) }
 
@@ -123,8 +133,8 @@ func (l *Looks) add(statement string, asked, rows int) {
 	l.rows[statement] += rows
 }
 
-func (l *Looks) transact(ctx context.Context, work func(transaction) error) error {
-	return l.writer.transact(ctx, func(tx transaction) error { return work(counting{tx, l}) })
+func (l *Looks) transact(ctx context.Context, work func(transaction) error, stored func()) error {
+	return l.writer.transact(ctx, func(tx transaction) error { return work(counting{tx, l}) }, stored)
 }
 
 // counting is a transaction that is counted.

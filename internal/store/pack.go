@@ -159,13 +159,13 @@ type layout struct {
 	chunk        int              // long values are stored in chunks of so many bytes; 0: they are not
 }
 
-func (w packingWriter) transact(ctx context.Context, work func(transaction) error) error {
+func (w packingWriter) transact(ctx context.Context, work func(transaction) error, stored func()) error {
 	return w.writer.transact(ctx, func(tx transaction) error {
 		if w.readable() {
 			tx = packing{tx, w.layout, w.events}
 		}
 		return work(tx)
-	})
+	}, stored)
 }
 
 // packing is a transaction that packs.

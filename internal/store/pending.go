@@ -115,10 +115,11 @@ type Pending struct {
 	step func(context.Context, *batch) error // instead of a command
 
 	group    []*Pending    // more commands for the same transaction
+	early    bool          // the answer does not wait until it is durable
 	isolated bool          // its batch was refused; it is committed alone
 	ended    chan struct{} // that of the store
 
-	done          chan struct{}      // closed once the command is decided and durable
+	done          chan struct{}      // closed once the command is decided and durable, or its run begins early
 	commandResult                    // valid after done
 	conversation  CachedConversation // of the claimed run
 }
@@ -149,6 +150,15 @@ func (p *Pending) CachedConversation() CachedConversation { return p.conversatio
 // It is valid after Wait has returned the answer. The error says why the run named by Offer.Next
 // was refused.
 func (p *Pending) NextRun() (*tree.Claimed, error) { return p.nextRun, p.nextErr }
+
+func (p *Pending) isDone() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
 
 func (p *Pending) complete(d commandResult, known CachedConversation) {
 	p.commandResult, p.conversation = d, known

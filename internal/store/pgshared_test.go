@@ -50,7 +50,7 @@ func TestShared(t *testing.T) {
 					found[task.ID] = task
 					return err
 				}})
-			})
+			}, func() {})
 			if err != nil || len(found) != rows {
 				t.Fatalf("%s: %d rows are stored, %v", taskTable.columns[i], len(found), err)
 			}

@@ -36,9 +36,9 @@ const (
 
 // transact retries a transaction that was not stored: for a while if the database cannot be
 // reached, and once if a row existed already.
-func (w *pgWriter) transact(ctx context.Context, work func(transaction) error) error {
+func (w *pgWriter) transact(ctx context.Context, work func(transaction) error, stored func()) error {
 	cameFirst := false
-	return retryTransient(ctx, func() error {
+	err := retryTransient(ctx, func() error {
 		err := w.attempt(ctx, work)
 		switch codeOf(err) {
 		case codeDivision:
@@ -51,6 +51,10 @@ func (w *pgWriter) transact(ctx context.Context, work func(transaction) error) e
 		}
 		return err
 	})
+	if err == nil {
+		stored()
+	}
+	return err
 }
 
 // attempt makes one transaction. After a transientError nothing of it is stored.

@@ -106,7 +106,7 @@ func fill(t *testing.T, s *Store, rows int) {
 			return err
 		}
 		return tx.save(t.Context(), "put_approvals", approvals...)
-	})
+	}, func() {})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,8 +10,10 @@ import (
 	"log/slog"
 	"net/url"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	_ "modernc.org/sqlite" // registers the driver "sqlite"
@@ -19,28 +21,31 @@ import (
 
 // sqlite is a database file that one process has locked: one connection writes, a pool reads.
 type sqlite struct {
-	lock    *fileLock
-	wal     *growingLog
-	pools   []*sql.DB
-	conn    *sql.Conn // writes
-	reads   *sql.DB
-	texts   map[string]string
-	saving  map[string]driver.Stmt // prepared on conn at their first use
-	asking  map[string]*sql.Stmt   // queries, prepared on conn at their first use
-	reading map[string]*sql.Stmt   // queries, prepared on reads
-
-	arguments []driver.NamedValue // of the writer, reused for each row
+	lock      *fileLock
+	wal       *growingLog
+	syncs     bool         // this package syncs the log, not SQLite; see Config.EarlyRuns
+	syncing   sync.RWMutex // held while a transaction is visible that is not durable yet
+	broken    error        // guarded by syncing: why the log could not be synced
+	pools     []*sql.DB
+	conn      *sql.Conn // writes
+	reads     *sql.DB
+	texts     map[string]string
+	saving    map[string]driver.Stmt // prepared on conn at their first use
+	asking    map[string]*sql.Stmt   // queries, prepared on conn at their first use
+	reading   map[string]*sql.Stmt   // queries, prepared on reads
+	wrote     bool                   // the writer's transaction has written something
+	arguments []driver.NamedValue    // of the writer, reused for each row
 }
 
-// pragmas make a commit durable before it is answered, and let readers run concurrently with the
-// writer. SQLite goes through its cache with each commit that has split a page, so a large one costs
-// time; what it does not hold is read from the mapped file, or from the log.
+// pragmas let readers run concurrently with the writer. SQLite goes through its cache with each commit
+// that has split a page, so a large one costs time; what it does not hold is read from the mapped
+// file, or from the log.
 var pragmas = []string{
-	"journal_mode(WAL)", "synchronous(FULL)", "busy_timeout(5000)", "temp_store(MEMORY)",
+	"journal_mode(WAL)", "busy_timeout(5000)", "temp_store(MEMORY)",
 	"cache_size(-4096)", "mmap_size(268435456)", "wal_autocheckpoint(" + strconv.Itoa(logCheckpointPages) + ")",
 }
 
-func openSQLite(ctx context.Context, name string, logger *slog.Logger) (*sqlite, error) {
+func openSQLite(ctx context.Context, name string, syncs bool, logger *slog.Logger) (*sqlite, error) {
 	file, err := resolveFile(name)
 	if err != nil {
 		return nil, err
@@ -51,7 +56,7 @@ func openSQLite(ctx context.Context, name string, logger *slog.Logger) (*sqlite,
 	}
 	var db *sqlite
 	if err = checkWritable(file); err == nil {
-		db, err = openLocked(ctx, file, logger)
+		db, err = openLocked(ctx, file, syncs, logger)
 	}
 	if err != nil {
 		return nil, errors.Join(err, lock.release())
@@ -60,12 +65,16 @@ func openSQLite(ctx context.Context, name string, logger *slog.Logger) (*sqlite,
 	return db, nil
 }
 
-func openLocked(ctx context.Context, file string, logger *slog.Logger) (*sqlite, error) {
-	writes, err := sql.Open("sqlite", dsn(file, pragmas...))
+func openLocked(ctx context.Context, file string, syncs bool, logger *slog.Logger) (*sqlite, error) {
+	durability := "synchronous(FULL)"
+	if syncs {
+		durability = "synchronous(NORMAL)" // see sqliteWriter.commit
+	}
+	writes, err := sql.Open("sqlite", dsn(file, slices.Concat(pragmas, []string{durability})...))
 	if err != nil {
 		return nil, err
 	}
-	reads, err := sql.Open("sqlite", dsn(file, append([]string{"query_only(1)"}, pragmas[2:]...)...))
+	reads, err := sql.Open("sqlite", dsn(file, append([]string{"query_only(1)"}, pragmas[1:]...)...))
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +82,7 @@ func openLocked(ctx context.Context, file string, logger *slog.Logger) (*sqlite,
 	reads.SetMaxOpenConns(conns)
 	reads.SetMaxIdleConns(conns)
 	db := &sqlite{
-		pools: []*sql.DB{writes, reads}, reads: reads,
+		pools: []*sql.DB{writes, reads}, reads: reads, syncs: syncs,
 		saving: map[string]driver.Stmt{}, asking: map[string]*sql.Stmt{}, reading: map[string]*sql.Stmt{},
 	}
 	err = db.open(ctx, writes)
@@ -176,19 +185,22 @@ func (db *sqlite) writer(time.Duration) writer { return sqliteWriter{db} }
 // sqliteWriter is the connection that writes.
 type sqliteWriter struct{ *sqlite }
 
-func (db sqliteWriter) transact(ctx context.Context, work func(transaction) error) error {
-	return explainFile(db.attempt(ctx, work))
+func (db sqliteWriter) transact(ctx context.Context, work func(transaction) error, stored func()) error {
+	return explainFile(db.attempt(ctx, work, stored))
 }
 
-func (db sqliteWriter) attempt(ctx context.Context, work func(transaction) error) error {
+func (db sqliteWriter) attempt(ctx context.Context, work func(transaction) error, stored func()) error {
+	if db.broken != nil {
+		return db.broken
+	}
 	if err := db.save(ctx, "begin", nil); err != nil {
 		return fmt.Errorf("beginning: %w", err)
 	}
+	db.wrote = false
 	err := work(db)
 	if err == nil {
-		if err = db.run(ctx, "commit", nil); err == nil {
-			db.wal.committed()
-			return nil
+		if err = db.commit(ctx, stored); err == nil || errors.Is(err, errNotSynced) {
+			return err
 		}
 		err = fmt.Errorf("committing: %w", err)
 	}
@@ -207,6 +219,7 @@ func (db sqliteWriter) save(ctx context.Context, name string, rows ...[]any) err
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	db.wrote = true
 	return db.run(ctx, name, rows...)
 }
 
@@ -304,6 +317,7 @@ func (db *sqlite) load(ctx context.Context, lookups ...lookup) (err error) {
 		}()
 		prepared = func(name string) *sql.Stmt { return tx.StmtContext(ctx, db.reading[name]) }
 	}
+	asked := false
 	for _, l := range lookups {
 		if len(l.keys) == 0 {
 			continue
@@ -311,8 +325,12 @@ func (db *sqlite) load(ctx context.Context, lookups ...lookup) (err error) {
 		if err := db.runLookup(ctx, prepared(l.name), l); err != nil {
 			return fmt.Errorf("%s: %w", l.name, explainFile(err))
 		}
+		asked = true
 	}
-	return nil
+	if asked {
+		err = db.awaitSync()
+	}
+	return err
 }
 
 // loadCoalesced is load: a read takes no round trip.

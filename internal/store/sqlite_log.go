@@ -1,6 +1,8 @@
 package store
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -28,9 +30,11 @@ var zeros [minLogStep]byte
 // SQLite does not mind: it expects older pages behind the newest one, and their headers tell it
 // which they are. As zeros are only ever appended, they overwrite nothing.
 type growingLog struct {
-	file   *os.File // nil once it need not be lengthened any more
-	length int64    // with the zeros that were appended last
+	file   *os.File
+	full   bool  // it need not be lengthened any more
+	length int64 // with the zeros that were appended last
 	logger *slog.Logger
+	sync   func() error // makes durable what SQLite has written to the log
 }
 
 // openGrowingLog opens the log of a database that SQLite has opened.
@@ -39,24 +43,20 @@ func openGrowingLog(database string, logger *slog.Logger) (*growingLog, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &growingLog{file: file, logger: logger}, nil
+	return &growingLog{file: file, logger: logger, sync: func() error { return syncData(file) }}, nil
 }
 
 // committed appends zeros if the commit before has made the log longer. If that is impossible, the
 // log only stays slower.
 func (l *growingLog) committed() {
-	if l.file == nil {
+	if l.full {
 		return
 	}
 	full, err := l.lengthen()
 	if err != nil {
 		l.logger.Warn("the log of the database cannot be lengthened in advance; commits are slower until it has its full length", "error", err)
 	}
-	if full || err != nil {
-		if err := l.close(); err != nil {
-			l.logger.Warn("closing the log of the database failed", "error", err)
-		}
-	}
+	l.full = full || err != nil
 }
 
 func (l *growingLog) lengthen() (full bool, err error) {
@@ -78,11 +78,38 @@ func (l *growingLog) lengthen() (full bool, err error) {
 	return false, nil
 }
 
-func (l *growingLog) close() error {
-	file := l.file
-	if file == nil {
+func (l *growingLog) close() error { return l.file.Close() }
+
+// commit commits a transaction and makes it durable. What is read meanwhile waits for that.
+func (db sqliteWriter) commit(ctx context.Context, stored func()) error {
+	if db.syncs {
+		db.syncing.Lock()
+		defer db.syncing.Unlock()
+	}
+	if err := db.run(ctx, "commit", nil); err != nil {
+		return err
+	}
+	stored()
+	if db.syncs && db.wrote {
+		if err := db.wal.sync(); err != nil {
+			db.broken = fmt.Errorf("%w: %w: %w", ErrUnavailable, errNotSynced, err)
+			return db.broken
+		}
+	}
+	db.wal.committed()
+	return nil
+}
+
+// errNotSynced says that the operating system could not store the log. No later sync would tell what
+// it did store.
+var errNotSynced = errors.New("the log of the database could not be synced, so it is unknown what is durable")
+
+// awaitSync waits until all that was read is durable.
+func (db *sqlite) awaitSync() error {
+	if !db.syncs {
 		return nil
 	}
-	l.file = nil
-	return file.Close()
+	db.syncing.RLock()
+	defer db.syncing.RUnlock()
+	return db.broken
 }

@@ -23,10 +23,19 @@ import (
 
 func TestSQLite(t *testing.T) {
 	t.Parallel()
-	for name, opened := range map[string]func(*store.Store){"Listed": nil, "Unlisted": store.UnlistAll} {
+	for name, d := range map[string]storetest.Dialect{
+		"Listed":   {Fresh: fresh},
+		"Unlisted": {Fresh: fresh, Opened: store.UnlistAll},
+		"Early": {Fresh: func(t *testing.T) store.Config {
+			c := fresh(t)
+			c.EarlyRuns = true
+			return c
+		}},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			storetest.Dialect{Fresh: fresh, Break: breakSQLite, Opened: opened}.Run(t)
+			d.Break = breakSQLite
+			d.Run(t)
 		})
 	}
 }

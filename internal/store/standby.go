@@ -134,9 +134,16 @@ func (b *batch) returnSlots() {
 	b.assignments = nil
 }
 
-// notifySlots gives slots the runs that the batch has claimed for them.
-func (b *batch) notifySlots() {
+// notifySlots gives slots the runs that the batch has claimed for them, or only those that may begin
+// early.
+func (b *batch) notifySlots(early bool) {
+	left := b.assignments[:0]
 	for _, g := range b.assignments {
+		if offer := g.slot.Offer(); early && !offer.mayBegin(g.claimed) {
+			left = append(left, g)
+			continue
+		}
 		g.slot.Assign(&Assignment{g.claimed, b.cachedConversation(g.claimed)})
 	}
+	b.assignments = left
 }

@@ -42,9 +42,14 @@ type Config struct {
 	// NewInstallation is the id that a new database gets; empty: a generated one. A database with
 	// another id is not opened.
 	NewInstallation string
-	// OnCommit is called after each commit, before its callers are answered. It must not block. The
-	// commits of one session arrive in order. With PostgreSQL several calls may run concurrently.
+	// OnCommit is called after each commit, before its callers are answered (but see EarlyRuns). It
+	// must not block. The commits of one session arrive in order. With PostgreSQL several calls may
+	// run concurrently.
 	OnCommit func(Commit)
+	// EarlyRuns lets a run that is given to a worker of this process (Offer.Local) begin while
+	// SQLite's log is synced. Everything else waits for that: the answers of commands, OnCommit, and
+	// what is read.
+	EarlyRuns bool
 	// SkipMetrics leaves Phases and SpawnOutcomes of a Commit empty.
 	SkipMetrics bool
 	Logger      *slog.Logger
@@ -118,10 +123,11 @@ type Store struct {
 	db                 database
 	scans              scanLimiter
 	installation       string
-	committers         []*committer  // of commands
-	stepCommitter      *committer    // of the store's own writes
-	heartbeatCommitter *committer    // of heartbeats
-	ended              chan struct{} // closed when Run has ended; queued commands are not taken after that
+	committers         []*committer            // of commands
+	stepCommitter      *committer              // of the store's own writes
+	heartbeatCommitter *committer              // of heartbeats
+	ended              chan struct{}           // closed when Run has ended; queued commands are not taken after that
+	fail               context.CancelCauseFunc // ends Run
 
 	definitions   *definitionCache
 	ids           *idSource
@@ -187,7 +193,7 @@ func openDatabase(ctx context.Context, c Config) (database, error) {
 	if isPostgres(c.Database) {
 		return openPostgres(ctx, c.Database, c.Logger)
 	}
-	return openSQLite(ctx, c.Database, c.Logger)
+	return openSQLite(ctx, c.Database, c.EarlyRuns, c.Logger)
 }
 
 // ErrOtherInstallation says that the database belongs to another installation than the given one.
@@ -208,7 +214,7 @@ func (s *Store) loadInstallation(ctx context.Context) error {
 			return err
 		}
 		return tx.load(ctx, installation)
-	})
+	}, func() {})
 	if err != nil {
 		return fmt.Errorf("taking it over: %w", err)
 	}
@@ -239,10 +245,12 @@ func (s *Store) Close() error { return s.db.close() }
 // It needs longer only if the database does not respond.
 const finishTimeout = time.Second
 
-// Run commits what is queued until ctx ends. Commands that are still queued then are refused. Run
-// can be called only once.
+// Run commits what is queued until ctx ends, or until SQLite's log can't be synced, of which it
+// returns the error. Commands that are still queued then are refused. Run can be called only once.
 func (s *Store) Run(ctx context.Context) error {
 	defer close(s.ended)
+	ctx, s.fail = context.WithCancelCause(ctx)
+	defer s.fail(nil)
 	storing, abandon := context.WithCancel(context.WithoutCancel(ctx))
 	defer abandon()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(finishTimeout, abandon) })()
@@ -255,5 +263,8 @@ func (s *Store) Run(ctx context.Context) error {
 		committing.Go(func() { s.heartbeatCommitter.run(ctx, storing) })
 	}
 	committing.Wait()
+	if err := context.Cause(ctx); errors.Is(err, errNotSynced) {
+		return err
+	}
 	return nil
 }

@@ -149,7 +149,7 @@ func TestHeartbeatsFallSilent(t *testing.T) {
 		beats := db.writer(heartbeatTimeout)
 		beat := func() {
 			began := time.Now()
-			err := beats.transact(t.Context(), func(transaction) error { return nil })
+			err := beats.transact(t.Context(), func(transaction) error { return nil }, func() {})
 			if took := time.Since(began); err != nil || took >= missed {
 				t.Errorf("it took %s: %v", took, err)
 			}
@@ -177,7 +177,7 @@ func TestGivingUpInSilence(t *testing.T) {
 				db := served(t, slog.New(slog.DiscardHandler), server.serve)
 				w := db.writer(heartbeatTimeout)
 				transact := func(ctx context.Context) error {
-					return w.transact(ctx, func(transaction) error { return nil })
+					return w.transact(ctx, func(transaction) error { return nil }, func() {})
 				}
 				if err := transact(t.Context()); err != nil {
 					t.Fatal(err)

@@ -35,7 +35,7 @@ func checkFollowing(t *testing.T, db database, w writer, sessions int) {
 		}
 		return w.transact(t.Context(), func(tx transaction) error {
 			return tx.loadLater(t.Context(), lookup{statement, rows, func(row row) error { return row.Scan(new(int)) }})
-		})
+		}, func() {})
 	}
 	versions := func() (now []int64) {
 		for i := range sessions {
@@ -57,7 +57,7 @@ func checkFollowing(t *testing.T, db database, w writer, sessions int) {
 			}
 		}
 		return nil
-	})
+	}, func() {})
 	if err != nil {
 		t.Fatal(err)
 	}
