@@ -149,7 +149,7 @@
 //	sqlite.go         a SQLite file
 //	sqlite_log.go     its write-ahead log, lengthened in advance
 //	sync_linux.go     with fdatasync
-//	sync_other.go     elsewhere
+//	sync_other.go     with fsync
 //	schema.go         its schema: created at once for a new file, migrated for an existing one
 //	unusable.go       why it cannot be used: damaged, or of another program
 //	lock.go           the lock that one process has on it
