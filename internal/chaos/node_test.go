@@ -141,36 +141,35 @@ func (n *node) kill() error {
 	return err
 }
 
-// abort ends the process and has it write down what each of its goroutines was doing.
-func (n *node) abort() error {
-	if err := n.signal(syscall.SIGQUIT); err != nil {
-		return err
-	}
-	timer := time.NewTimer(abortsWithin)
-	defer timer.Stop()
-	select {
-	case <-n.hasEnded():
-		return nil
-	case <-timer.C:
-		return errors.Join(fmt.Errorf("%s did not even abort within %s", n.name, abortsWithin), n.kill())
-	}
-}
-
-// abortsWithin is more than enough to write down some thousand goroutines.
+// abortsWithin is more than enough to write down what some thousand goroutines were doing.
 const abortsWithin = 10 * time.Second
 
-// stop asks the process to end and says how long it took.
+// stop asks the process to end and says how long it took. One that does not end is aborted, and writes
+// down what its goroutines were doing.
 func (n *node) stop(most time.Duration) (time.Duration, error) {
 	began := time.Now()
-	if err := n.signal(syscall.SIGTERM); err != nil {
-		return 0, err
+	ended, err := n.ends(syscall.SIGTERM, most)
+	if ended || err != nil {
+		return time.Since(began), err
+	}
+	lasted := fmt.Errorf("%s was asked to stop and had not after %s; %s says where it was", n.name, most, n.errors)
+	if ended, err = n.ends(syscall.SIGQUIT, abortsWithin); !ended {
+		err = errors.Join(err, n.kill())
+	}
+	return 0, errors.Join(lasted, err)
+}
+
+// ends signals the process and reports whether it ends in time.
+func (n *node) ends(s syscall.Signal, most time.Duration) (bool, error) {
+	if err := n.signal(s); err != nil {
+		return false, err
 	}
 	timer := time.NewTimer(most)
 	defer timer.Stop()
 	select {
 	case <-n.hasEnded():
-		return time.Since(began), nil
+		return true, nil
 	case <-timer.C:
-		return 0, errors.Join(fmt.Errorf("%s was asked to stop and had not after %s; %s says where it was", n.name, most, n.errors), n.abort())
+		return false, nil
 	}
 }

@@ -25,7 +25,7 @@ type sqlite struct {
 	wal       *growingLog
 	syncs     bool         // this package syncs the log, not SQLite; see Config.EarlyRuns
 	syncing   sync.RWMutex // held while a transaction is visible that is not durable yet
-	broken    error        // guarded by syncing: why the log could not be synced
+	broken    error        // guarded by syncing: why the log could not be synced, after which nothing is committed
 	pools     []*sql.DB
 	conn      *sql.Conn // writes
 	reads     *sql.DB
@@ -190,9 +190,6 @@ func (db sqliteWriter) transact(ctx context.Context, work func(transaction) erro
 }
 
 func (db sqliteWriter) attempt(ctx context.Context, work func(transaction) error, stored func()) error {
-	if db.broken != nil {
-		return db.broken
-	}
 	if err := db.save(ctx, "begin", nil); err != nil {
 		return fmt.Errorf("beginning: %w", err)
 	}

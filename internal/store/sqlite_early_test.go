@@ -21,7 +21,7 @@ type early struct {
 	ended   chan error     // that of Run
 }
 
-// runEarly queues two commands for one transaction, whose sync is the test's.
+// runEarly queues commands for one transaction, whose sync is the test's.
 func runEarly(t *testing.T, local bool, sync func(e *early, sync func() error) error) *early {
 	t.Helper()
 	e, c := &early{ended: make(chan error, 1)}, fresh(t)
@@ -61,10 +61,10 @@ func runEarly(t *testing.T, local bool, sync func(e *early, sync func() error) e
 	})
 	e.first = e.Prepare(a.session, tree.Claim{Task: a.from.Task, Token: tree.Token{Epoch: 2}, Worker: "w"}, nil) // refused
 	e.other = e.Prepare(next, spawn("go"), nil)
-	// While the sync of another commit lasts, both are queued, and so they share the next one.
+	// While the sync of another commit lasts, all are queued, and so they share the next one.
 	beside := func(own func() error) error {
-		ofBoth := func(own func() error) error { return sync(e, own) }
-		intercept.Store(&ofBoth)
+		ofAll := func(own func() error) error { return sync(e, own) }
+		intercept.Store(&ofAll)
 		return errors.Join(e.Queue(t.Context(), e.first, e.request), e.Queue(t.Context(), e.other), own())
 	}
 	intercept.Store(&beside)
@@ -81,6 +81,7 @@ func TestEarlyRuns(t *testing.T) {
 	for name, local := range map[string]bool{"a worker of this process": true, "another worker": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			read := make(chan error, 1)
 			e := runEarly(t, local, func(e *early, sync func() error) error {
 				if first, last := store.IsDone(e.first), store.IsDone(e.request); first != local || last != local {
 					t.Errorf("before the sync the worker was answered: %v, %v", first, last)
@@ -88,24 +89,20 @@ func TestEarlyRuns(t *testing.T) {
 				if store.IsDone(e.other) {
 					t.Error("before the sync somebody else was answered")
 				}
-				before, read := e.commits.Load(), make(chan error, 1)
+				before := e.commits.Load()
 				go func() {
 					_, err := e.Conversation(t.Context(), "", tree.SessionID{}, tree.TaskID{})
 					read <- err
 				}()
 				select {
-				case <-read:
+				case err := <-read:
 					t.Error("something was read that is not durable")
+					read <- err
 				case <-time.After(50 * time.Millisecond):
 				}
 				if after := e.commits.Load(); after != before {
 					t.Error("before the sync the commit was reported")
 				}
-				go func() {
-					if err := <-read; tree.CodeOf(err) != tree.CodeNotFound {
-						t.Errorf("the read gave %v", err)
-					}
-				}()
 				return sync()
 			})
 			if _, err := e.first.Wait(t.Context()); !errors.Is(err, tree.ErrNotReady) {
@@ -115,6 +112,9 @@ func TestEarlyRuns(t *testing.T) {
 				if _, err := p.Wait(t.Context()); err != nil {
 					t.Error(err)
 				}
+			}
+			if err := <-read; tree.CodeOf(err) != tree.CodeNotFound {
+				t.Errorf("the read gave %v", err)
 			}
 			if granted, err := e.request.NextRun(); granted == nil {
 				t.Errorf("the worker got no run: %v", err)

@@ -139,9 +139,11 @@ func (b *batch) returnSlots() {
 func (b *batch) notifySlots(early bool) {
 	left := b.assignments[:0]
 	for _, g := range b.assignments {
-		if offer := g.slot.Offer(); early && !offer.mayBegin(g.claimed) {
-			left = append(left, g)
-			continue
+		if early {
+			if offer := g.slot.Offer(); !offer.mayBegin(g.claimed) {
+				left = append(left, g)
+				continue
+			}
 		}
 		g.slot.Assign(&Assignment{g.claimed, b.cachedConversation(g.claimed)})
 	}
