@@ -178,12 +178,12 @@ var keepDeclaredOrder = sync.OnceFunc(func() { cobra.EnableCommandSorting = fals
 // tree builds a command from a struct, with all its subcommands.
 func (p Program) tree(command *cobra.Command, declared reflect.Value) (*cobra.Command, error) {
 	g := &grammar{flags: command.Flags(), envs: p.Envs}
-	if !command.HasParent() && hasCommands(declared) {
+	isGroup := hasCommands(declared)
+	if !command.HasParent() && isGroup {
 		g.flags = command.PersistentFlags()
 	}
 	g.flags.SortFlags, command.Flags().SortFlags = false, false
 	does := declared.Addr().Interface()
-	isGroup := hasCommands(declared)
 	err := g.read(declared, func(field reflect.StructField, below reflect.Value) error {
 		name := nameOf(field)
 		sub := &cobra.Command{Use: name, Short: field.Tag.Get("help"), Long: field.Tag.Get("help")}

@@ -57,7 +57,8 @@ type argument struct {
 // commands.
 func (g *grammar) read(of reflect.Value, command func(reflect.StructField, reflect.Value) error) error {
 	for i := range of.NumField() {
-		field, tag := of.Type().Field(i), of.Type().Field(i).Tag
+		field := of.Type().Field(i)
+		tag := field.Tag
 		_, isCommand := tag.Lookup("cmd")
 		_, isArgument := tag.Lookup("arg")
 		_, isEmbedded := tag.Lookup("embed")

@@ -147,6 +147,7 @@
 //	dialect.go        the interface of a database, and the statements of sql/
 //	database_name.go  which database a name stands for
 //	sqlite.go         a SQLite file
+//	sqlite_read.go    what reads it while another connection writes
 //	sqlite_log.go     its write-ahead log, lengthened in advance
 //	sync_linux.go     with fdatasync
 //	sync_other.go     with fsync

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -32,9 +31,10 @@ type sqlite struct {
 	texts     map[string]string
 	saving    map[string]driver.Stmt // prepared on conn at their first use
 	asking    map[string]*sql.Stmt   // queries, prepared on conn at their first use
-	reading   map[string]*sql.Stmt   // queries, prepared on reads
-	wrote     bool                   // the writer's transaction has written something
-	arguments []driver.NamedValue    // of the writer, reused for each row
+	preparing sync.Mutex
+	reading   map[string]*sql.Stmt // queries, prepared on reads at their first use; guarded by preparing
+	wrote     bool                 // the writer's transaction has written something
+	arguments []driver.NamedValue  // of the writer, reused for each row
 }
 
 // pragmas let readers run concurrently with the writer. SQLite goes through its cache with each commit
@@ -95,7 +95,7 @@ func openLocked(ctx context.Context, file string, syncs bool, logger *slog.Logge
 	return db, nil
 }
 
-// open brings the schema up to date and prepares the statements. The first to read the file is a
+// open brings the schema up to date and reads the statements. The first to read the file is a
 // connection that leaves it as it is, because the pragmas of the writing one change it.
 func (db *sqlite) open(ctx context.Context, writes *sql.DB) error {
 	if err := refuseForeign(ctx, db.reads); err != nil {
@@ -125,16 +125,6 @@ func (db *sqlite) open(ctx context.Context, writes *sql.DB) error {
 		for _, u := range t.updates {
 			db.texts[u.name] = t.updateSQL(u, "?", "", t.keyPredicate("?"))
 		}
-	}
-	for name, text := range db.texts {
-		if !strings.Contains(text, "SELECT") {
-			continue
-		}
-		query, err := db.reads.PrepareContext(ctx, unnumbered(text))
-		if err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
-		db.reading[name] = query
 	}
 	return nil
 }
@@ -294,80 +284,6 @@ func (db sqliteWriter) prepare(ctx context.Context, name string) (*sql.Stmt, err
 	}
 	db.asking[name] = stmt
 	return stmt, nil
-}
-
-// load uses a transaction, unless there is only one query.
-func (db *sqlite) load(ctx context.Context, lookups ...lookup) (err error) {
-	prepared := func(name string) *sql.Stmt { return db.reading[name] }
-	if len(lookups) > 1 {
-		tx, err := db.reads.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
-		if err != nil {
-			return fmt.Errorf("beginning to read: %w", err)
-		}
-		defer func() {
-			if err != nil && ctx.Err() != nil {
-				err = errors.Join(ctx.Err(), err) // the end of ctx ends the transaction
-			}
-			if ended := tx.Rollback(); ended != nil && !errors.Is(ended, sql.ErrTxDone) {
-				err = errors.Join(err, ended)
-			}
-		}()
-		prepared = func(name string) *sql.Stmt { return tx.StmtContext(ctx, db.reading[name]) }
-	}
-	asked := false
-	for _, l := range lookups {
-		if len(l.keys) == 0 {
-			continue
-		}
-		if err := db.runLookup(ctx, prepared(l.name), l); err != nil {
-			return fmt.Errorf("%s: %w", l.name, explainFile(err))
-		}
-		asked = true
-	}
-	if asked {
-		err = db.awaitSync()
-	}
-	return err
-}
-
-// loadCoalesced is load: a read takes no round trip.
-func (db *sqlite) loadCoalesced(ctx context.Context, lookups ...lookup) error {
-	return db.load(ctx, lookups...)
-}
-
-// runLookup runs a prepared query for each key, or once for all keys if it takes them as JSON.
-func (db *sqlite) runLookup(ctx context.Context, stmt *sql.Stmt, l lookup) error {
-	keys := l.keys
-	if strings.Contains(db.texts[l.name], "json_each(?1)") {
-		text, err := json.Marshal(keys)
-		if err != nil {
-			return err
-		}
-		keys = [][]any{{string(text)}}
-	}
-	for _, key := range keys {
-		if err := values(key); err != nil {
-			return err
-		}
-		rows, err := stmt.QueryContext(ctx, key...)
-		if err == nil {
-			err = eachSQLRow(rows, l.scan)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func eachSQLRow(rows *sql.Rows, scan func(row) error) error {
-	defer rows.Close()
-	for rows.Next() {
-		if err := scan(rows); err != nil {
-			return err
-		}
-	}
-	return rows.Err()
 }
 
 // unnumbered removes the number of each parameter that has the next number anyway. SQLite treats a

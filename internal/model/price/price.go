@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"os"
 	"path"
+	"slices"
+	"sync"
 
 	"github.com/coppice-run/coppice/internal/tree"
 	"github.com/coppice-run/coppice/internal/yamltree"
@@ -19,7 +21,7 @@ var standard []byte
 type Micros int64
 
 // Table is an immutable list of prices.
-type Table struct{ entries []entry }
+type Table struct{ entries func() []entry }
 
 // entry is the price of the models that match a glob, in US dollars per million tokens.
 type entry struct {
@@ -31,13 +33,19 @@ type entry struct {
 	CacheWrite float64 `yaml:"cache_write"`
 }
 
-// Standard returns the built-in table.
-func Standard() *Table {
-	t, err := Parse("prices.yaml", standard)
+// builtIn gives the entries of the built-in table.
+var builtIn = sync.OnceValue(func() []entry {
+	entries, err := parse("prices.yaml", standard)
 	if err != nil {
 		panic("the built-in prices are broken: " + err.Error()) // a test rules that out
 	}
-	return t
+	return entries
+})
+
+// Standard returns the built-in table. It is parsed meanwhile: that takes milliseconds of a start.
+func Standard() *Table {
+	go builtIn()
+	return &Table{builtIn}
 }
 
 // Load reads a table from a file. Its prices take precedence over the built-in ones.
@@ -46,15 +54,16 @@ func Load(file string) (*Table, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the prices: %w", err)
 	}
-	own, err := Parse(file, data)
+	own, err := parse(file, data)
 	if err != nil {
 		return nil, err
 	}
-	return &Table{append(own.entries, Standard().entries...)}, nil
+	all := slices.Concat(own, builtIn())
+	return &Table{func() []entry { return all }}, nil
 }
 
-// Parse reads a table. Errors name source as the file.
-func Parse(source string, data []byte) (*Table, error) {
+// parse reads the entries of a table. Errors name source as the file.
+func parse(source string, data []byte) ([]entry, error) {
 	var file struct {
 		Prices []entry `yaml:"prices"`
 	}
@@ -70,7 +79,7 @@ func Parse(source string, data []byte) (*Table, error) {
 			return nil, fmt.Errorf("%s: price %d, %s: no number may be below 0, and no price above %d", source, i+1, e.Name, maxPrice)
 		}
 	}
-	return &Table{file.Prices}, nil
+	return file.Prices, nil
 }
 
 // maxPrice bounds the prices, in US dollars per million tokens.
@@ -83,7 +92,7 @@ func isPrice(dollars float64) bool { return dollars >= 0 && dollars <= maxPrice 
 // false if no entry matches.
 func (t *Table) Cost(model string, u tree.Usage) (_ Micros, ok bool) {
 	prompt := u.Input + u.CacheRead + u.CacheWrite
-	for _, e := range t.entries {
+	for _, e := range t.entries() {
 		if fits, err := path.Match(e.Name, model); !fits || err != nil || e.Over > 0 && prompt <= e.Over {
 			continue
 		}

@@ -73,13 +73,18 @@ func TestCost(t *testing.T) {
 	}
 }
 
-func TestOwnPricesGoFirst(t *testing.T) {
-	t.Parallel()
-	file := filepath.Join(t.TempDir(), "prices.yaml")
-	if err := os.WriteFile(file, []byte("\ufeffprices:\n- {name: 'gpt-5.4', input: 7}\n- {name: 'qwen*'}\n"), 0o600); err != nil {
+func load(t *testing.T, text string) (*price.Table, error) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "own.yaml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	table, err := price.Load(file)
+	return price.Load(file)
+}
+
+func TestOwnPricesGoFirst(t *testing.T) {
+	t.Parallel()
+	table, err := load(t, "\ufeffprices:\n- {name: 'gpt-5.4', input: 7}\n- {name: 'qwen*'}\n")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,10 +104,10 @@ func TestWrongTables(t *testing.T) {
 		"prices:\n- {name: x, output: -1}":  "below 0",
 		"prices:\n- {name: x, input: .nan}": "no price above 1000000",
 		"prices:\n- {name: x, input: .inf}": "no price above 1000000",
-		"prices: 5":                         "x.yaml",
+		"prices: 5":                         "own.yaml",
 		"prices: []\n---\nprices: []\n":     "one YAML document",
 	} {
-		if _, err := price.Parse("x.yaml", []byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := load(t, text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
