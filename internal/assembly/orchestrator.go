@@ -217,8 +217,8 @@ func (o Orchestrator) serve(ctx context.Context, db *store.Store, svc *orchestra
 	defer serveHealth(ctx, o.Health, server.Health, o.Logger)()
 	g, running := errgroup.WithContext(ctx)
 	g.Go(func() error { return svc.Run(running) })
-	if o.Alone && !db.Exclusive() && adaptsProcessors() {
-		g.Go(func() error { adaptProcessors(running, processorTime, limitProcessors); return nil })
+	if o.Alone && !db.Exclusive() {
+		defer startAdapting(running)()
 	}
 	for _, l := range o.Listeners {
 		g.Go(func() error { return server.Serve(l) })

@@ -4,16 +4,18 @@ import (
 	"context"
 	"os"
 	"runtime"
+	"sync"
 	"syscall"
 	"time"
 )
 
-// An orchestrator with little to do runs its Go code on one processor. On several, Go's scheduler
-// wakes an idle thread when one goroutine passes a message to another, which costs more than the work
-// that the thread could take over.
+// An orchestrator or a worker with little to do runs its Go code on one processor. On several, Go's
+// scheduler wakes an idle thread when one goroutine passes a message to another, which costs more than
+// the work that the thread could take over.
 //
-// With SQLite it always runs on all: a goroutine that waits for the disk keeps its processor for a
-// moment. PostgreSQL is waited for without one.
+// With SQLite an orchestrator always runs on all: a goroutine that waits for the disk keeps its
+// processor for a moment, and each commit waits. PostgreSQL is waited for without one. The tools of a
+// worker wait for the disk and for commands, but less often.
 const (
 	loadInterval = 50 * time.Millisecond
 	quietLoad    = 0.45 // of a processor: with less, for quietFor, one is enough
@@ -63,8 +65,20 @@ func adaptProcessors(ctx context.Context, used func() time.Duration, limit func(
 	}
 }
 
-// adaptsProcessors reports whether there is a choice that the operator has not made.
-func adaptsProcessors() bool { return os.Getenv("GOMAXPROCS") == "" && runtime.GOMAXPROCS(0) > 1 }
+// startAdapting adapts the number of processors until ctx ends or stop is called, unless there is no
+// choice, or the operator has made it. stop waits.
+func startAdapting(ctx context.Context) (stop func()) {
+	if os.Getenv("GOMAXPROCS") != "" || runtime.GOMAXPROCS(0) == 1 {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var adapting sync.WaitGroup
+	adapting.Go(func() { adaptProcessors(ctx, processorTime, limitProcessors) })
+	return func() {
+		cancel()
+		adapting.Wait()
+	}
+}
 
 func limitProcessors(single bool) {
 	if single {

@@ -66,6 +66,7 @@ type Worker struct {
 	BashNetwork  bool                 // commands may use the network
 	Telemetry    *telemetry.Telemetry // nil: none
 	Sandbox      sandbox.Options
+	Alone        bool // nothing else needs this process: it may adapt its number of processors
 	Logger       *slog.Logger
 	Now          func() time.Time // nil: time.Now
 }
@@ -126,6 +127,9 @@ func (w Worker) Run(ctx context.Context) error {
 	defer of.Shutdown()
 	defer w.serveAlive(ctx, id)()
 	defer context.AfterFunc(told, func() { w.drainAndStop(ctx, run, stop) })()
+	if w.Alone {
+		defer startAdapting(ctx)()
+	}
 	w.notifyReady()
 	return run.Run(ctx)
 }

@@ -83,6 +83,6 @@ func run(f options, log *slog.Logger) (err error) {
 	return assembly.Worker{
 		Orchestrator: conn, Redis: client, Pool: assembly.DefaultPool, Slots: f.Slots, Workspaces: f.Workspaces,
 		Model: witness.Model(scripted.New(scenario)), Logger: log, Tools: witness.Tools(),
-		Alive: living, Hooks: hooks, Sandbox: sandbox.Options{Sandbox: "off"}, // its commands are those of the scenario
+		Alive: living, Hooks: hooks, Alone: true, Sandbox: sandbox.Options{Sandbox: "off"}, // its commands are those of the scenario
 	}.Run(ctx)
 }
