@@ -75,8 +75,13 @@ func footprint(ctx context.Context, i *installation.Installation) (heap, memory 
 	return heap, memory, err
 }
 
+// parkTimeout is how long it may take until all agents are parked.
+const parkTimeout = 10 * time.Minute
+
 // park opens the sessions and waits until all their agents are parked.
 func park(ctx context.Context, i *installation.Installation, sessions int) ([]*pb.Session, error) {
+	ctx, cancel := context.WithTimeout(ctx, parkTimeout)
+	defer cancel()
 	var all []*pb.Session
 	for range sessions {
 		s, err := i.Open(ctx, installation.Parent, fmt.Sprintf("spread %d %s ask", parkedEach, installation.Asker))

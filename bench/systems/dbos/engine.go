@@ -117,8 +117,8 @@ func result[P, R any](ctx dbos.DBOSContext, workflow dbos.Workflow[P, R], input 
 }
 
 // Independent implements system.System.
-func (e *engine) Independent(ctx context.Context, n int) error {
-	all, _ := errgroup.WithContext(ctx)
+func (e *engine) Independent(_ context.Context, n int) error {
+	var all errgroup.Group
 	all.SetLimit(system.Slots)
 	for range n {
 		all.Go(func() error {
