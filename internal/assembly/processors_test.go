@@ -61,6 +61,29 @@ func TestProcessorsAreGivenBack(t *testing.T) {
 	})
 }
 
+// TestAdapting: this process gets one processor, and all back at the end, unless the operator has
+// chosen a number. It is not parallel, because other tests need the processors.
+func TestAdapting(t *testing.T) {
+	runtime.SetDefaultGOMAXPROCS()
+	all := runtime.GOMAXPROCS(0)
+	for chosen, want := range map[string]int{"": 1, "3": 3} {
+		t.Setenv("GOMAXPROCS", chosen)
+		synctest.Test(t, func(t *testing.T) {
+			runtime.GOMAXPROCS(3)
+			stop := startAdapting(t.Context())
+			time.Sleep(2 * quietFor)
+			if got := runtime.GOMAXPROCS(0); got != want {
+				t.Errorf("with GOMAXPROCS=%q there are %d processors, want %d", chosen, got, want)
+			}
+			stop()
+			if got := runtime.GOMAXPROCS(0); chosen == "" && got != all {
+				t.Errorf("in the end there are %d processors of %d", got, all)
+			}
+		})
+	}
+	runtime.SetDefaultGOMAXPROCS()
+}
+
 // TestProcessorTimePasses while this process computes.
 func TestProcessorTimePasses(t *testing.T) {
 	t.Parallel()
