@@ -35,6 +35,7 @@ var allowed = map[string][]string{
 	"internal/flags":          {},
 	"internal/yamltree":       {},
 	"internal/rawconn":        {},
+	"internal/firstbyte":      {},
 	"internal/auth":           {"internal/rawconn", "internal/yamltree"},
 	"internal/auth/authtest":  {},
 	"internal/callback":       {"internal/outbound"},
@@ -80,7 +81,7 @@ var allowed = map[string][]string{
 		"internal/transcript", "internal/telemetry", "internal/tree", "internal/wire",
 	},
 	"internal/api": {
-		"internal/agentdef", "internal/auth", "internal/gen/coppice/v1", "internal/orchestrator", "internal/redact", "internal/transcript", "internal/telemetry",
+		"internal/agentdef", "internal/auth", "internal/firstbyte", "internal/gen/coppice/v1", "internal/orchestrator", "internal/redact", "internal/transcript", "internal/telemetry",
 		"internal/tree", "internal/wire",
 	},
 	"internal/worker": {
@@ -88,7 +89,7 @@ var allowed = map[string][]string{
 		"internal/policy", "internal/redact", "internal/route", "internal/skill", "internal/tool", "internal/telemetry", "internal/transcript", "internal/tree", "internal/wire", "internal/workspace",
 	},
 	"internal/assembly": {
-		"internal/agentdef", "internal/alive", "internal/api", "internal/auth", "internal/callback", "internal/dispatch", "internal/flags", "internal/gen/coppice/v1", "internal/hook", "internal/mcp", "internal/model",
+		"internal/agentdef", "internal/alive", "internal/api", "internal/auth", "internal/callback", "internal/dispatch", "internal/firstbyte", "internal/flags", "internal/gen/coppice/v1", "internal/hook", "internal/mcp", "internal/model",
 		"internal/loop", "internal/model/ratelimit", "internal/model/price", "internal/orchestrator", "internal/outbound", "internal/rawconn", "internal/redact", "internal/route", "internal/sandbox", "internal/store", "internal/tool",
 		"internal/telemetry", "internal/tree", "internal/worker", "internal/workspace",
 	},

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/reflection"
 
 	"github.com/coppice-run/coppice/internal/auth"
+	"github.com/coppice-run/coppice/internal/firstbyte"
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 	"github.com/coppice-run/coppice/internal/orchestrator"
 	"github.com/coppice-run/coppice/internal/redact"
@@ -43,6 +44,10 @@ const (
 	StreamWindow = 1 << 20
 	ConnWindow   = 16 << 20
 )
+
+// handshakeTimeout is how long a client may take, from its first byte on, until the connection is
+// ready for calls. A server that stops waits for that.
+const handshakeTimeout = 5 * time.Second
 
 // maxConnectionAge is how long a connection takes new calls, give or take a tenth. Then the client
 // opens another one, and first resolves the addresses of replicas again, which clients do at no
@@ -92,9 +97,10 @@ func New(svc *orchestrator.Service, secrets *redact.Redactor, security auth.Serv
 	return &Server{Server: s, Health: h, svc: svc, around: around, log: log}
 }
 
-// connectionOptions limits windows, pings and the age of connections.
+// connectionOptions limits windows, handshakes, pings and the age of connections.
 func connectionOptions() []grpc.ServerOption {
 	return []grpc.ServerOption{
+		grpc.ConnectionTimeout(handshakeTimeout),
 		grpc.StaticStreamWindowSize(StreamWindow), grpc.StaticConnWindowSize(ConnWindow),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
 			MinTime: minPingInterval, PermitWithoutStream: true,
@@ -108,7 +114,7 @@ func connectionOptions() []grpc.ServerOption {
 // Serve takes calls from a listener until Shutdown. It returns at once if Shutdown was called
 // before.
 func (s *Server) Serve(l net.Listener) error {
-	err := s.Server.Serve(l)
+	err := s.Server.Serve(firstbyte.Listener(l))
 	if errors.Is(err, grpc.ErrServerStopped) {
 		return nil
 	}

@@ -11,6 +11,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+
+	"github.com/coppice-run/coppice/internal/firstbyte"
 )
 
 // orchestratorService is the health service that reports whether an orchestrator accepts the
@@ -101,7 +103,7 @@ func serveHealth(ctx context.Context, l net.Listener, of healthpb.HealthServer, 
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		if err := server.Serve(l); err != nil {
+		if err := server.Serve(firstbyte.Listener(l)); err != nil {
 			log.ErrorContext(ctx, "the health server failed", "error", err)
 		}
 	}()

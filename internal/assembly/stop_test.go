@@ -3,9 +3,11 @@ package assembly_test
 import (
 	"context"
 	"log/slog"
+	"net"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -155,6 +157,25 @@ func TestAnOrchestratorMayBeStoppedAtOnce(t *testing.T) {
 		if err := dev.Orchestrator(redis.Client(), bufconn.Listen(1<<10)).Run(ctx, stop); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// TestAnOrchestratorStopsWithASilentConnection: something only connects, which keeps it from nothing.
+func TestAnOrchestratorStopsWithASilentConnection(t *testing.T) {
+	t.Parallel()
+	a := takeApart(t)
+	p, addr := a.orchestrator()
+	silent, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	a.client(addr).create("") // over a connection that is accepted after the silent one
+	p.cancel()
+	select {
+	case <-p.done:
+	case <-time.After(time.Minute): // gRPC would wait for two
+		t.Fatal("it does not stop")
 	}
 }
 
