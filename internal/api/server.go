@@ -45,9 +45,9 @@ const (
 	ConnWindow   = 16 << 20
 )
 
-// handshakeTimeout is how long a client may take, from its first byte on, until the connection is
+// HandshakeTimeout is how long a client may take, from its first byte on, until the connection is
 // ready for calls. A server that stops waits for that.
-const handshakeTimeout = 5 * time.Second
+const HandshakeTimeout = 5 * time.Second
 
 // maxConnectionAge is how long a connection takes new calls, give or take a tenth. Then the client
 // opens another one, and first resolves the addresses of replicas again, which clients do at no
@@ -100,7 +100,7 @@ func New(svc *orchestrator.Service, secrets *redact.Redactor, security auth.Serv
 // connectionOptions limits windows, handshakes, pings and the age of connections.
 func connectionOptions() []grpc.ServerOption {
 	return []grpc.ServerOption{
-		grpc.ConnectionTimeout(handshakeTimeout),
+		grpc.ConnectionTimeout(HandshakeTimeout),
 		grpc.StaticStreamWindowSize(StreamWindow), grpc.StaticConnWindowSize(ConnWindow),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
 			MinTime: minPingInterval, PermitWithoutStream: true,

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 
+	"github.com/coppice-run/coppice/internal/api"
 	"github.com/coppice-run/coppice/internal/firstbyte"
 )
 
@@ -98,7 +99,7 @@ func serveHealth(ctx context.Context, l net.Listener, of healthpb.HealthServer, 
 	if l == nil {
 		return func() {}
 	}
-	server := grpc.NewServer()
+	server := grpc.NewServer(grpc.ConnectionTimeout(api.HandshakeTimeout))
 	healthpb.RegisterHealthServer(server, of)
 	done := make(chan struct{})
 	go func() {

@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// Timeout is how long a new connection may send nothing. Clients of gRPC send at once.
-const Timeout = 20 * time.Second
+// silenceTimeout is how long a new connection may send nothing. Clients of gRPC send at once.
+const silenceTimeout = 20 * time.Second
 
 // Listener makes a listener accept each connection once something has arrived on it. A gRPC server
 // that is told to stop first waits for the handshakes of all connections that it has accepted, for up
 // to two minutes. A client that is frozen, or a program that only connects, would delay that.
 func Listener(l net.Listener) net.Listener {
-	return &listener{Listener: l, timeout: Timeout, accepted: make(chan acceptance), done: make(chan struct{}), silent: map[net.Conn]bool{}}
+	return &listener{Listener: l, timeout: silenceTimeout, accepted: make(chan acceptance), done: make(chan struct{}), silent: map[net.Conn]bool{}}
 }
 
 type listener struct {
