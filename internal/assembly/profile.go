@@ -28,20 +28,5 @@ func ServeProfiles(ctx context.Context, listen string, log *slog.Logger) (stop f
 	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
 	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
-	page := &http.Server{Handler: mux, ReadHeaderTimeout: headerTimeout}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		if err := page.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			log.ErrorContext(ctx, "the profile server failed", "error", err)
-		}
-	}()
-	log.InfoContext(ctx, "serving profiles", "listen", l.Addr().String())
-	return func() {
-		// Close does not wait for a profile in progress.
-		if err := page.Close(); err != nil {
-			log.WarnContext(ctx, "closing the profile server failed", "error", err)
-		}
-		<-done
-	}, nil
+	return servePage(ctx, "profiles", l, mux, log), nil
 }

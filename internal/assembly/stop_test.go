@@ -17,7 +17,9 @@ import (
 	"github.com/coppice-run/coppice/internal/dispatch"
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 	"github.com/coppice-run/coppice/internal/model/scripted"
+	"github.com/coppice-run/coppice/internal/otlptest"
 	"github.com/coppice-run/coppice/internal/pgtest"
+	"github.com/coppice-run/coppice/internal/proctest"
 	"github.com/coppice-run/coppice/internal/store"
 	"github.com/coppice-run/coppice/internal/tree"
 )
@@ -176,6 +178,28 @@ func TestAnOrchestratorStopsWithASilentConnection(t *testing.T) {
 	case <-p.done:
 	case <-time.After(time.Minute): // gRPC would wait for two
 		t.Fatal("it does not stop")
+	}
+}
+
+// TestTheLastMetricsAreSentDespiteASilentConnection: an orchestrator that sends metrics only when it
+// stops does so although something is connected to its page, and says nothing.
+func TestTheLastMetricsAreSentDespiteASilentConnection(t *testing.T) {
+	t.Parallel()
+	d := deploy(t, `steps: [{text: done}]`)
+	sink, page := otlptest.Start(t), proctest.FreeAddress(t)
+	d.environ = map[string][]string{"": {"OTEL_EXPORTER_OTLP_ENDPOINT=" + sink.Endpoint(), "OTEL_METRIC_EXPORT_INTERVAL=3600000"}}
+	d.orchestratorFlags = []string{"--metrics-listen", page}
+	d.startOrchestrator(0)
+	d.client().create("go")
+	silent, err := net.Dial("tcp", page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	get(t, page) // over a connection that is accepted after the silent one
+	d.terminate("orchestrator 1")
+	if len(sink.Metrics()) == 0 {
+		t.Error("it has sent no metrics")
 	}
 }
 

@@ -21,16 +21,12 @@ import (
 // Instruments is the telemetry and the logger of a process.
 type Instruments struct {
 	*telemetry.Telemetry
-	Logger *slog.Logger
-	page   *http.Server
+	Logger   *slog.Logger
+	stopPage func()
 }
 
-// How long the header of a request for metrics may take to arrive, and how long Close may take to
-// send the last spans, metrics and logs.
-const (
-	headerTimeout = 5 * time.Second
-	flushTimeout  = 3 * time.Second
-)
+// flushTimeout is how long Close may take to send the last spans, metrics and logs.
+const flushTimeout = 3 * time.Second
 
 // Measure sets up the telemetry of the process from the OTEL_… variables. If listen is not empty
 // it also serves metrics for Prometheus there. Logs, including those of Redis clients, also go to
@@ -49,7 +45,7 @@ func Measure(ctx context.Context, service, listen string, logs slog.Handler, sec
 	if err != nil {
 		return nil, err
 	}
-	m := &Instruments{Telemetry: t, Logger: slog.New(secrets.Handler(t.LogHandler(logs)))}
+	m := &Instruments{Telemetry: t, Logger: slog.New(secrets.Handler(t.LogHandler(logs))), stopPage: func() {}}
 	redis.SetLogger(newRedisLog(m.Logger))
 	if listen == "" {
 		return m, nil
@@ -60,25 +56,15 @@ func Measure(ctx context.Context, service, listen string, logs slog.Handler, sec
 	}
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", t.Page)
-	m.page = &http.Server{Handler: mux, ReadHeaderTimeout: headerTimeout}
-	go func() {
-		if err := m.page.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			m.Logger.ErrorContext(ctx, "the metrics server failed", "error", err)
-		}
-	}()
-	m.Logger.InfoContext(ctx, "serving metrics", "listen", l.Addr().String())
+	m.stopPage = servePage(ctx, "metrics", l, mux, m.Logger)
 	return m, nil
 }
 
 // Close sends what has not been sent yet.
 func (m *Instruments) Close() {
+	m.stopPage()
 	ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
 	defer cancel()
-	if m.page != nil {
-		if err := m.page.Shutdown(ctx); err != nil {
-			m.Logger.Warn("closing the metrics server failed", "error", err)
-		}
-	}
 	if err := m.Telemetry.Close(ctx); err != nil {
 		m.Logger.Warn("some telemetry data is lost", "error", err)
 	}

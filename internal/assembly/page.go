@@ -1,0 +1,33 @@
+package assembly
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+)
+
+// headerTimeout is how long the header of a request for a page may take to arrive.
+const headerTimeout = 5 * time.Second
+
+// servePage serves HTTP until stop is called. stop does not wait for requests in progress, nor for
+// those of connections on which nothing has arrived.
+func servePage(ctx context.Context, name string, l net.Listener, handler http.Handler, log *slog.Logger) (stop func()) {
+	page := &http.Server{Handler: handler, ReadHeaderTimeout: headerTimeout}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := page.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			log.ErrorContext(ctx, "serving a page failed", "page", name, "error", err)
+		}
+	}()
+	log.InfoContext(ctx, "serving a page", "page", name, "listen", l.Addr().String())
+	return func() {
+		if err := page.Close(); err != nil {
+			log.WarnContext(ctx, "closing a page failed", "page", name, "error", err)
+		}
+		<-done
+	}
+}
