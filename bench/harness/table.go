@@ -134,7 +134,7 @@ func Spreads(out io.Writer, samples []Sample, sizes []int) error {
 // spread is the table of fan-outs of n children, empty if there were none.
 func spread(samples []Sample, n int) string {
 	var lines strings.Builder
-	title := fmt.Sprintf("\n| fan-out + join of %s | number | median, ms | p90, ms | slowest, ms | all children in the time of all, /s |\n|---|---|---|---|---|---|\n",
+	title := fmt.Sprintf("\n| fan-out + join of %s | number | median, ms | p90, ms | slowest, ms | children of all of them, by their total time, /s |\n|---|---|---|---|---|---|\n",
 		figures.Thousands(float64(n), 0))
 	for _, e := range entries {
 		var took []float64

@@ -12,8 +12,8 @@ import (
 // headerTimeout is how long the header of a request for a page may take to arrive.
 const headerTimeout = 5 * time.Second
 
-// servePage serves HTTP until stop is called. stop does not wait for requests in progress, nor for
-// those of connections on which nothing has arrived.
+// servePage serves HTTP until stop is called, which waits neither for requests in progress nor for
+// connections on which none has arrived.
 func servePage(ctx context.Context, name string, l net.Listener, handler http.Handler, log *slog.Logger) (stop func()) {
 	page := &http.Server{Handler: handler, ReadHeaderTimeout: headerTimeout}
 	done := make(chan struct{})

@@ -60,7 +60,7 @@ func Measure(ctx context.Context, service, listen string, logs slog.Handler, sec
 	return m, nil
 }
 
-// Close sends what has not been sent yet.
+// Close closes the page of metrics, and sends what has not been sent yet.
 func (m *Instruments) Close() {
 	m.stopPage()
 	ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
