@@ -8,13 +8,15 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"runtime"
 )
 
 // ServeProfiles serves the profiles of this process at /debug/pprof/ of host:port until stop is
-// called. It serves nothing if listen is empty. Profiles contain memory contents and cost time, so
-// it accepts only loopback addresses.
+// called. Profiles contain memory contents and cost time, so it accepts only loopback addresses. If
+// listen is empty it serves nothing, and the process stops sampling its allocations.
 func ServeProfiles(ctx context.Context, listen string, log *slog.Logger) (stop func(), err error) {
 	if listen == "" {
+		runtime.MemProfileRate = 0
 		return func() {}, nil
 	}
 	l, err := net.Listen("tcp", listen)

@@ -38,12 +38,15 @@ type sqlite struct {
 }
 
 // pragmas let readers run concurrently with the writer. SQLite goes through its cache with each commit
-// that has split a page, so a large one costs time; what it does not hold is read from the mapped
-// file, or from the log.
+// that has split a page, so a large one costs time.
 var pragmas = []string{
 	"journal_mode(WAL)", "busy_timeout(5000)", "temp_store(MEMORY)",
-	"cache_size(-4096)", "mmap_size(268435456)", "wal_autocheckpoint(" + strconv.Itoa(logCheckpointPages) + ")",
+	"cache_size(-4096)", "wal_autocheckpoint(" + strconv.Itoa(logCheckpointPages) + ")",
 }
+
+// mapped is the pragma of the writer. What its cache does not hold it reads from the mapped file, or
+// from the log. A connection that reads would unmap the file and map it again after each commit.
+const mapped = "mmap_size(268435456)"
 
 func openSQLite(ctx context.Context, name string, syncs bool, logger *slog.Logger) (*sqlite, error) {
 	file, err := resolveFile(name)
@@ -70,7 +73,7 @@ func openLocked(ctx context.Context, file string, syncs bool, logger *slog.Logge
 	if syncs {
 		durability = "synchronous(NORMAL)" // see sqliteWriter.commit
 	}
-	writes, err := sql.Open("sqlite", dsn(file, slices.Concat(pragmas, []string{durability})...))
+	writes, err := sql.Open("sqlite", dsn(file, slices.Concat(pragmas, []string{mapped, durability})...))
 	if err != nil {
 		return nil, err
 	}
